@@ -1,0 +1,6 @@
+"""``python -m sleepwatch``."""
+
+from sleepwatch.cli import main
+
+if __name__ == "__main__":
+    main()
