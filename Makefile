@@ -1,0 +1,94 @@
+# `make demo` and `make test` need Python >= 3.11 with venv, and nothing else: each sets up .venv by itself, without
+# root. `make PYTHON=/path/to/python3 …` chooses the interpreter; `make clean` removes what was made.
+
+SHELL := /bin/sh
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+VENV := .venv
+BIN := $(VENV)/bin
+PY := $(BIN)/python
+CORPUS := tests/corpus
+EVIDENCE := docs/evidence
+SIZE ?= full
+
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+export PIP_NO_INPUT := 1
+
+# The newest interpreter on PATH that is at least 3.11 and can make an environment with pip in it. Each candidate is
+# run, because a name on PATH can be a wrapper with nothing behind it.
+CANDIDATES := $(or $(PYTHON),python3.14 python3.13 python3.12 python3.11 python3)
+FIND_PYTHON = for p in $(CANDIDATES); do \
+	    "$$p" -c 'import sys, ensurepip, venv; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && found=$$p && break; \
+	done; \
+	if [ -z "$${found:-}" ]; then \
+	    for p in $(CANDIDATES); do \
+	        if "$$p" -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; then \
+	            echo "make: $$p cannot make virtual environments (no venv or ensurepip)." >&2; \
+	            echo "      On Debian or Ubuntu: apt-get install python3-venv" >&2; exit 1; \
+	        fi; \
+	    done; \
+	    echo "make: no Python 3.11 or newer found (tried: $(CANDIDATES))." >&2; \
+	    echo "      Install one, or name it: make PYTHON=/path/to/python3 $(MAKECMDGOALS)" >&2; exit 1; \
+	fi
+
+.PHONY: help
+help:
+	@echo 'make demo           scan recorded logs and show what is found'
+	@echo 'make test           ruff, mypy --strict and all tests but the slow ones'
+	@echo 'make accuracy       compare every recording with what its clients saw'
+	@echo 'make live-accuracy  the same against a real server, driven into the race here'
+	@echo 'make bench          speed and memory beside rg and grep (SIZE=small for a quick look)'
+	@echo 'make evidence       the long forms of all of these, written to $(EVIDENCE)/'
+	@echo 'make clean          remove .venv, caches and build results'
+
+$(VENV)/.made:
+	@$(FIND_PYTHON); \
+	echo "Setting up $(VENV) with $$("$$found" --version) ..."; \
+	rm -rf $(VENV) && "$$found" -m venv $(VENV) && touch $@
+
+$(VENV)/.installed: $(VENV)/.made pyproject.toml
+	@$(PY) -m pip install -q -e . && touch $@
+
+$(VENV)/.installed-dev: $(VENV)/.installed
+	@echo "Installing the test tools ..."
+	@$(PY) -m pip install -q -e '.[dev]' && touch $@
+
+.PHONY: demo
+demo: $(VENV)/.installed
+	@$(BIN)/sleepwatch scan --table \
+	    $(CORPUS)/b11368-default-gaveup/server.log \
+	    $(CORPUS)/b11368-lv5-rescue/server.log.gz \
+	    $(CORPUS)/x11549-crash-default/server.log \
+	    $(CORPUS)/journal-two-units-short/journal.short
+
+.PHONY: test
+test: $(VENV)/.installed-dev
+	$(BIN)/ruff check
+	$(BIN)/mypy
+	$(PY) -m pytest -q -m 'not slow'
+
+.PHONY: accuracy
+accuracy: $(VENV)/.installed
+	@$(PY) tests/accuracy/recorded.py
+
+.PHONY: live-accuracy
+live-accuracy: $(VENV)/.installed-dev
+	@$(PY) tests/accuracy/live.py
+
+.PHONY: bench
+bench: $(VENV)/.installed
+	@$(PY) tests/bench/compare.py --size $(SIZE)
+
+.PHONY: evidence
+evidence: $(VENV)/.installed-dev
+	@mkdir -p $(EVIDENCE)
+	$(PY) tests/accuracy/recorded.py > $(EVIDENCE)/accuracy.txt
+	$(PY) tests/accuracy/live.py > $(EVIDENCE)/live-accuracy.txt
+	$(PY) tests/bench/compare.py --size full > $(EVIDENCE)/bench.txt
+	$(PY) -m pytest -v -m slow > $(EVIDENCE)/slow-tests.txt
+
+.PHONY: clean
+clean:
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,20 @@
+"""What every test shares: Hypothesis's profiles and the place of the recordings."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+# "ci" draws the same examples on every run, so a red run is red again; "explore" looks further, with new ones each time.
+settings.register_profile("ci", derandomize=True, deadline=None, print_blob=True)
+settings.register_profile("explore", deadline=None, max_examples=5_000)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+
+
+@pytest.fixture(scope="session")
+def corpus() -> Path:
+    """The recordings of real servers, one folder each."""
+    return Path(__file__).parent / "corpus"
