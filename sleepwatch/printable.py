@@ -1,0 +1,34 @@
+"""Text from outside, made safe to print and to store.
+
+Names of files, units, containers and models, and the text of log lines, are written by others. On a terminal a control
+byte in them could move the cursor or hide text; in JSON and SQLite a lone surrogate (a file name that is not UTF-8)
+cannot be written at all.
+"""
+
+from __future__ import annotations
+
+import re
+
+_UNPRINTABLE = re.compile(
+    "["
+    "\x00-\x1f\x7f-\x9f"  # C0, delete, C1
+    "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"  # direction marks and overrides: they reorder what is shown
+    "\u2028\u2029"  # line and paragraph separator
+    "\ud800-\udfff"  # surrogates: bytes of a name that is not UTF-8 (os.fsdecode), or broken text
+    "]"
+)
+
+
+def printable(text: str) -> str:
+    """``text`` with every control, direction and surrogate character escaped as ``\\xNN`` or ``\\uNNNN``.
+
+    What is already escaped stays as it is, so it may be applied twice.
+    """
+    return _UNPRINTABLE.sub(_escape, text)
+
+
+def _escape(match: re.Match[str]) -> str:
+    code = ord(match.group())
+    if 0xDC80 <= code <= 0xDCFF:  # os.fsdecode keeps byte 0xNN as U+DCNN
+        code -= 0xDC00
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
