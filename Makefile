@@ -48,11 +48,11 @@ $(VENV)/.made:
 	rm -rf $(VENV) && "$$found" -m venv $(VENV) && touch $@
 
 $(VENV)/.installed: $(VENV)/.made pyproject.toml
-	@$(PY) -m pip install -q -e . && touch $@
+	@$(PY) -m pip install -qq -e . && touch $@
 
 $(VENV)/.installed-dev: $(VENV)/.installed
 	@echo "Installing the test tools ..."
-	@$(PY) -m pip install -q -e '.[dev]' && touch $@
+	@$(PY) -m pip install -qq -e '.[dev]' && touch $@
 
 .PHONY: demo
 demo: $(VENV)/.installed

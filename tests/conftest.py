@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-# "ci" draws the same examples on every run, so a red run is red again; "explore" looks further, with new ones each time.
+# "ci" draws the same examples on every run, so a red run is red again; "explore" looks further, anew each time.
 settings.register_profile("ci", derandomize=True, deadline=None, print_blob=True)
 settings.register_profile("explore", deadline=None, max_examples=5_000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
