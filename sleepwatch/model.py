@@ -34,6 +34,8 @@ class Origin(msgspec.Struct, eq=False, kw_only=True):
     """systemd's INVOCATION_ID of the unit's run (``_SYSTEMD_INVOCATION_ID`` on the unit's own lines)."""
     port: str | None = None
     """Router child: the port in ``[port] ``; nested routers give ``outer/inner``."""
+    parent: Origin | None = None
+    """Router child: the stream of the router that prints its lines."""
 
 
 class Record(msgspec.Struct, kw_only=True):
@@ -78,6 +80,8 @@ class Event(msgspec.Struct, kw_only=True):
     wall_us: int | None = None
     rest: bytes = b""
     """What followed the matched part on the line; only its length and hash are ever shown."""
+    pattern: str = ""
+    """Name of the pattern that recognised it."""
     new_life: bool = False
     """The stream's clock or a start marker says that a new process writes from this line on."""
     doubtful: bool = False
@@ -173,6 +177,8 @@ class Life(msgspec.Struct, frozen=True, kw_only=True):
     """Requests that met a sleep and were freed within the grace time: not incidents."""
     lost_to_stop: int = 0
     """Requests in flight when a planned stop ended the life."""
+    last_clock_us: int | None = None
+    """Log clock of the last event seen of it: how far this reading reaches."""
 
 
 class Gap(msgspec.Struct, frozen=True, kw_only=True):
