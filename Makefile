@@ -78,14 +78,14 @@ live-accuracy: $(VENV)/.installed-dev
 
 .PHONY: bench
 bench: $(VENV)/.installed
-	@$(PY) tests/bench/compare.py --size $(SIZE)
+	@$(PY) -m tests.bench.compare --size $(SIZE)
 
 .PHONY: evidence
 evidence: $(VENV)/.installed-dev
 	@mkdir -p $(EVIDENCE)
 	$(PY) tests/accuracy/recorded.py > $(EVIDENCE)/accuracy.txt
 	$(PY) tests/accuracy/live.py > $(EVIDENCE)/live-accuracy.txt
-	$(PY) tests/bench/compare.py --size full > $(EVIDENCE)/bench.txt
+	$(PY) -m tests.bench.compare --size full > $(EVIDENCE)/bench.txt
 	$(PY) -m pytest -v -m slow > $(EVIDENCE)/slow-tests.txt
 
 .PHONY: clean

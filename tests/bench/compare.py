@@ -1,0 +1,143 @@
+"""How fast ``sleepwatch scan`` reads, beside ``rg`` and ``grep`` looking for the same literals in the same logs.
+
+``python -m tests.bench.compare [--size small]``. Each command runs three times on a file that is already in the page
+cache, and its best run counts. Speeds are decimal megabytes of log per second of wall time, start-up included; "CPU" is
+the processor time of that run, and the peak is the largest resident size the kernel saw (for ``rg`` that includes the
+log itself, which it maps into memory). What ``scan`` found is compared with what is in the log: a wrong answer ends
+the comparison with an error.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import sleepwatch.rules
+from tests.bench import logs
+
+SIZES = {
+    "full": (("verbose", 500), ("default", 200), ("tokens", 100)),
+    "small": (("verbose", 50), ("default", 20), ("tokens", 10)),
+}
+"""Megabytes of each kind of log."""
+RUNS = 3
+ENVELOPES = Path(__file__).with_name("envelopes.py")
+SLEEPWATCH = (sys.executable, "-m", "sleepwatch")
+
+
+class Run(NamedTuple):
+    """What one command took."""
+
+    wall_s: float
+    cpu_s: float
+    peak_mib: float
+
+
+def measure(command: Sequence[str], output: Path | None = None) -> Run:
+    """The best of three runs of a command; its output goes to a file if one is named.
+
+    Raises SystemExit where the command fails (rg and grep exit 1 when nothing matches, which here is a failure too).
+    """
+    best: Run | None = None
+    for _ in range(RUNS):
+        with (output or Path(os.devnull)).open("wb") as out:
+            began = time.perf_counter()
+            process = subprocess.Popen(command, stdout=out, env={**os.environ, "LC_ALL": "C"})
+            _, status, usage = os.wait4(process.pid, 0)
+            wall = time.perf_counter() - began
+        process.returncode = os.waitstatus_to_exitcode(status)
+        if process.returncode != 0:
+            raise SystemExit(f"{' '.join(command)[:300]}: exit status {process.returncode}")
+        peak = usage.ru_maxrss / (1 << 20 if sys.platform == "darwin" else 1 << 10)
+        run = Run(wall, usage.ru_utime + usage.ru_stime, peak)
+        if best is None or run.wall_s < best.wall_s:
+            best = run
+    assert best is not None
+    return best
+
+
+def tool(name: str, package: str) -> str | None:
+    """The path of a tool; where it is missing, it is installed if root runs this, else None and a notice."""
+    if shutil.which(name) is None and os.geteuid() == 0 and shutil.which("apt-get"):
+        subprocess.run(("apt-get", "install", "-y", "-qq", package), stdout=subprocess.DEVNULL, check=False)
+    path = shutil.which(name)
+    if path is None:
+        print(f"({name} is not installed, so it is left out; Debian and Ubuntu: apt-get install {package})")
+    return path
+
+
+def read_once(path: Path) -> None:
+    """Bring a file into the page cache."""
+    with path.open("rb", buffering=0) as file:
+        while file.read(1 << 20):
+            pass
+
+
+def found(document: Path, log: logs.Log) -> str:
+    """What ``scan`` found, in words. Raises SystemExit where that is not what is in the log."""
+    incidents = json.loads(document.read_bytes())["incidents"]
+    hung = [i for i in incidents if i["kind"] == "hung-request" and i["confidence"] != "possible"]
+    if len(hung) != log.hung or len(hung) != len(incidents):
+        kinds = sorted(f"{i['confidence']} {i['kind']}" for i in incidents)
+        raise SystemExit(f"{log.path}: {log.hung} hung requests are in it, scan found {kinds}")
+    return f"{len(hung)} of {log.hung} hung requests found, nothing else"
+
+
+def pattern(literals: Sequence[bytes]) -> str:
+    """The literals as one extended regular expression, as a command's argument."""
+    special = set(rb"\^$.[]|()*+?{}")
+    return os.fsdecode(b"|".join(b"".join(b"\\%c" % c if c in special else b"%c" % c for c in one) for one in literals))
+
+
+def compare(log: logs.Log, literals: Sequence[bytes], rg: str | None, grep: str | None, scratch: Path) -> None:
+    """Measure all tools on one log and print the table."""
+    read_once(log.path)
+    words = scratch / "literals"
+    words.write_bytes(b"\n".join(literals) + b"\n")
+    document = scratch / "document.json"
+    file = str(log.path)
+    scan = measure((*SLEEPWATCH, "scan", file, "--json", "--db", str(scratch / "incidents.db")), document)
+    told = found(document, log)
+    rows = [("sleepwatch scan --json --db", scan)]
+    if rg:
+        rows.append(("rg -c -F -f literals", measure((rg, "--no-config", "-c", "-F", "-f", str(words), file))))
+    if grep:
+        rows.append(("grep -cE literals", measure((grep, "-cE", pattern(literals), file))))
+    print(f"\n{log.path.name}: {log.size / logs.MB:.0f} MB, {log.lines:,} lines, {log.requests:,} requests; {told}")
+    print(f"{'':30}{'MB/s':>8}{'of scan':>10}{'CPU s':>8}{'peak MiB':>10}")
+    for name, run in rows:
+        speed, ratio = log.size / logs.MB / run.wall_s, scan.wall_s / run.wall_s
+        print(f"{name:30}{speed:8,.0f}{ratio:9.2f}x{run.cpu_s:8.2f}{run.peak_mib:10.0f}", flush=True)
+
+
+def main() -> None:
+    """Make the logs where they are not there yet, and compare."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--size", choices=SIZES, default="full")
+    size = parser.parse_args().size
+    literals = sleepwatch.rules.load().literals
+    print(f"{os.cpu_count()} cores, {platform.machine()} {platform.system()}, Python {platform.python_version()}")
+    print(f"{len(literals)} literals; logs are kept in {logs.cache_directory()}")
+    rg, grep = tool("rg", "ripgrep"), tool("grep", "grep")
+    version = measure((*SLEEPWATCH, "--version"))
+    print(f"sleepwatch --version: {version.wall_s * 1000:.0f} ms")
+    with tempfile.TemporaryDirectory(prefix="sleepwatch-bench-") as scratch:
+        for kind, megabytes in SIZES[size]:
+            compare(logs.make(kind, megabytes), literals, rg, grep, Path(scratch))
+    if ENVELOPES.exists():
+        print(flush=True)
+        subprocess.run((sys.executable, "-m", "tests.bench.envelopes", "--size", size), check=True)
+
+
+if __name__ == "__main__":
+    main()

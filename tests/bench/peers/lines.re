@@ -1,0 +1,1 @@
+^(?:\d+\.[0-5]\d\.\d{3}\.\d{3} )?(?:[IWED] )?(?:que +\S+: (?:entering|exiting) sleeping state$|srv +\S+: cancel task, id_task = \d+$|slot +\S+: id +\d+ \| task \d+ \| (?:processing task|stop processing)|que +\S+: new task, id = \d+/\d+, front = 0$)
