@@ -1,0 +1,108 @@
+"""docker's json-file driver: ``{"log":"text\\n","stream":"stderr","time":"2026-11-30T05:46:44.659026123Z"}`` a line.
+
+The daemon cuts a line of more than 16 KiB into entries; only the last of them has the line feed (moby
+``daemon/logger/copier.go``). Each standard stream is cut on its own.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from sleepwatch.envelopes.base import TEXT_LIMIT, Framed
+from sleepwatch.envelopes.stamps import rfc3339_text_us
+from sleepwatch.model import Record
+from sleepwatch.times import LocalTimes
+
+
+class _Entry(msgspec.Struct, gc=False):
+    log: str
+    time: str
+    stream: str = ""
+    attrs: dict[str, str] | None = None
+
+
+_decode = msgspec.json.Decoder(_Entry).decode
+_HEAD = b'{"log":"'
+
+
+class DockerJson(Framed):
+    """One JSON object a line."""
+
+    name = "docker-json"
+    time_from = "docker's stamps"
+
+    def __init__(self, local: LocalTimes | None = None) -> None:
+        super().__init__(local)
+        self._open: dict[str, Record] = {}  # stream -> a line whose line feed has not come
+
+    def read(self, block: bytes, offset: int, out: list[Record]) -> None:
+        """See Framed."""
+        at = 0
+        for line in block.split(b"\n"):
+            start = at
+            at += len(line) + 1
+            if not line:
+                continue
+            entry = _entry(line)
+            wall = rfc3339_text_us(entry.time) if entry is not None else None
+            if entry is None or wall is None:
+                if self.between(block, start, min(at, len(block)), offset, out):
+                    return
+                continue
+            if self._held:
+                self.release(out)
+            text = entry.log.encode("utf-8", "replace")
+            ended = text.endswith(b"\n")
+            if ended:
+                text = text[:-2] if text.endswith(b"\r\n") else text[:-1]
+            place = offset + start + (len(_HEAD) if line.startswith(_HEAD) else max(line.find(b'"log"'), 0))
+            if ended and not self._open:
+                container = _container(entry.attrs) if entry.attrs else None
+                out.append(Record(text=text, offset=place, wall_us=wall, container=container))
+            else:
+                self._join(entry, text, ended, place, wall, out)
+
+    def _join(self, entry: _Entry, text: bytes, ended: bool, place: int, wall: int, out: list[Record]) -> None:
+        record = self._open.get(entry.stream)
+        if record is None:
+            container = _container(entry.attrs) if entry.attrs else None
+            record = Record(text=text, offset=place, wall_us=wall, container=container)
+            if not ended:
+                self._open[entry.stream] = record
+        elif len(record.text) < TEXT_LIMIT:
+            record.text += text
+        else:
+            record.cut = True
+        if ended:
+            self._open.pop(entry.stream, None)
+            out.append(record)
+
+    def flush(self, out: list[Record]) -> None:
+        """See Framed."""
+        for record in self._open.values():
+            record.partial = True
+            out.append(record)
+        self._open.clear()
+
+    @classmethod
+    def explains(cls, head: bytes) -> int:
+        """See Framed."""
+        return sum(_entry(line) is not None for line in head.split(b"\n") if line.startswith(b"{"))
+
+
+def _entry(line: bytes) -> _Entry | None:
+    try:
+        return _decode(line)
+    except msgspec.DecodeError:
+        pass
+    except UnicodeDecodeError:  # bytes that are no UTF-8, which the daemon itself never writes
+        pass
+    try:
+        return _decode(line.decode("utf-8", "replace"))
+    except msgspec.DecodeError:
+        return None
+
+
+def _container(attrs: dict[str, str]) -> str | None:
+    """The name a log option put into the entry: ``--log-opt tag=…`` or ``labels=com.docker.compose.service``."""
+    return attrs.get("com.docker.compose.service") or attrs.get("tag")

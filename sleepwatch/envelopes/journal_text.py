@@ -1,0 +1,349 @@
+"""journald as text, and the syslog files that look the same.
+
+``STAMP [HOST] IDENT[PID]: text`` with the stamp of ``journalctl -o short``, ``short-precise``, ``short-iso``,
+``short-iso-precise``, ``short-full``, ``with-unit``, ``short-unix`` or ``short-monotonic`` (systemd
+``src/shared/logs-show.c``, output_short); months and weekdays in the language of whoever ran it. rsyslog's traditional
+and high-precision files have the first and third shape, with control characters escaped as ``#ooo``.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import ClassVar
+
+from sleepwatch.envelopes.base import TEXT_LIMIT, LineFramed, name_of
+from sleepwatch.model import Record
+from sleepwatch.times import LocalTimes, fraction_us, month_number, rfc3339_us, seconds_of_day
+
+_Writer = tuple[str | None, str | None, str | None, int | None]
+"""Host, unit, identifier, pid."""
+
+# Who wrote it: an optional host, the identifier, the pid. A host never ends in a colon, so `kernel: foo: bar` has none.
+_WHO = rb"((?:[^\s\[\]]*[^\s\[\]:] )?[^\s:\[]+(?::[^\s:\[]+)*(?:\[\d{1,10}\])?)"
+_WHO_PARTS = re.compile(rb"(?:(\S+) )?(.+?)(?:\[(\d+)\])?")
+_TEXT = rb":(?: (.*))?(?:\n|\Z)"
+
+# journalctl's own lines and its pager's (less): no entries of the journal.
+_OWN = re.compile(
+    rb"-- (?:Boot (?P<boot>[0-9a-f]{32})|Reboot|No entries|(?:Logs begin at|Journal begins at|Logs end at).*) --"
+    rb"|-- No entries --|lines \d+-\d+(?:/\d+)?(?: \(END\))?|\(END\)|~|Hint: You are currently not seeing messages.*"
+    rb"| {6}Users in groups .*| {6}Pass -q to turn off this notice\.|\.\.\.skipping\.\.\."
+)
+_BLOB = re.compile(rb"\[[\d.]+[BKMG] blob data\]")
+_JOURNALD_LINE_MAX = 48 << 10  # journald.conf LineMax=: a longer line of standard output goes on in the next entry
+_UNIT_SUFFIXES = (".service", ".scope", ".socket", ".slice", ".mount", ".timer", ".target", ".device", ".swap", ".path")
+_STAMPED = re.compile(rb"\d{1,9}\.[0-5]\d\.\d{3}\.\d{3} ")
+
+
+class JournalText(LineFramed):
+    """The part that all these shapes share. Groups 1 to 3 of ``pattern`` are the stamp's; the last two who and text."""
+
+    who_group: ClassVar[int]
+    escapes: ClassVar[bool] = False
+    """Whether ``#012`` surely stands for a line feed (rsyslog), in every program's lines."""
+
+    def __init__(self, local: LocalTimes | None = None) -> None:
+        super().__init__(local)
+        self.boot: str | None = None
+        self.cut_width: int | None = None
+        """Width in characters of a terminal that cut the longer lines (a paste); None where none did."""
+        self._writers: dict[bytes, _Writer] = {}
+        self._last: Record | None = None
+        self._indent = b""
+        self._long: dict[tuple[str | None, int | None], Record] = {}
+
+    def wall_us(self, match: re.Match[bytes]) -> int | None:
+        """The stamp's wall time; None where it carries none."""
+        raise NotImplementedError
+
+    def valid(self, match: re.Match[bytes]) -> bool:
+        """Whether the stamp is a moment at all."""
+        return True
+
+    def record(self, match: re.Match[bytes], offset: int, out: list[Record]) -> bool:
+        """See LineFramed."""
+        if not self.valid(match):
+            return False
+        who, text = match.group(self.who_group, self.who_group + 1)
+        host, unit, ident, pid = self._writers.get(who) or self._writer(who)
+        if text is None:
+            text = b""
+            at = match.end(self.who_group) + 1
+        else:
+            at = match.start(self.who_group + 1)
+            if text[-1:] == b"\r":
+                text = text[:-1]
+        record = Record(
+            text=text,
+            offset=offset + at,
+            wall_us=self.wall_us(match),
+            host=host,
+            unit=unit,
+            ident=ident,
+            pid=pid,
+            boot=self.boot,
+        )
+        self._last = record
+        self._indent = b" " * (at - match.start())
+        if self.cut_width is not None and _shows_cut(match.group(), self.cut_width):
+            record.cut = True
+        if text[:1] == b"[" and _BLOB.fullmatch(text):
+            record.cut = True
+        if len(text) == _JOURNALD_LINE_MAX or self._long:
+            self._join(record, out)
+        elif b"#0" in text:
+            self._unescape(record, out)
+        else:
+            out.append(record)
+        return True
+
+    def writer(self, host: str | None, ident: str, pid: int | None) -> _Writer:
+        """What the names at the line's head say about its writer."""
+        return host, None, ident, pid
+
+    def _writer(self, who: bytes) -> _Writer:
+        parts = _WHO_PARTS.fullmatch(who)
+        assert parts is not None  # `pattern` matched it
+        writer = self.writer(
+            name_of(parts[1]) if parts[1] else None,
+            name_of(parts[2]),
+            int(parts[3]) if parts[3] else None,
+        )
+        if len(self._writers) >= 4096:
+            self._writers.clear()
+        self._writers[who] = writer
+        return writer
+
+    def _join(self, record: Record, out: list[Record]) -> None:
+        """Put the pieces of a line together that was longer than journald's LineMax."""
+        key = (record.ident, record.pid)
+        first = self._long.get(key)
+        more = len(record.text) == _JOURNALD_LINE_MAX
+        if first is None:
+            if more:
+                self._long[key] = record
+            else:
+                out.append(record)
+            return
+        if len(first.text) < TEXT_LIMIT:
+            first.text += record.text
+        else:
+            first.cut = True
+        first.cut = first.cut or record.cut
+        if not more:
+            out.append(self._long.pop(key))
+
+    def flush(self, out: list[Record]) -> None:
+        """See Framed."""
+        for record in self._long.values():
+            record.partial = True
+            out.append(record)
+        self._long.clear()
+
+    def _unescape(self, record: Record, out: list[Record]) -> None:
+        """Undo rsyslog's escapes: ``#033[`` is a colour, ``#012`` a line feed where a text of several lines is sure.
+
+        It is not where a server's stamp follows: each line of a server is a record of its own in every carrier.
+        """
+        text = record.text.replace(b"#033[", b"\x1b[")
+        several = self.escapes or record.ident == "systemd-coredump"
+        if not several or b"#012" not in text:
+            record.text = text
+            out.append(record)
+            return
+        at = record.offset
+        raw = record.text.split(b"#012")
+        if any(_STAMPED.match(piece) for piece in raw[1:]):
+            record.text = text
+            out.append(record)
+            return
+        for piece in raw:
+            if piece:
+                line = piece.replace(b"#033[", b"\x1b[").replace(b"#011", b"\t")
+                out.append(_like(record, line, at))
+            at += len(piece) + len(b"#012")
+
+    def foreign(self, line: bytes, at: int) -> bool:
+        """See Framed: the lines journalctl and its pager add."""
+        own = _OWN.fullmatch(line)
+        if own and own["boot"]:
+            self.boot = own["boot"].decode()
+        return own is not None
+
+    def continuation(self, line: bytes, at: int, out: list[Record]) -> bool:
+        """See Framed: journalctl indents a message's further lines to stand below its first."""
+        if self._last is None or not line.startswith(self._indent):
+            return False
+        text = line[len(self._indent) :]
+        if text:
+            out.append(_like(self._last, text, at + len(self._indent)))
+        return True
+
+
+def _like(record: Record, text: bytes, offset: int) -> Record:
+    """A further line of the same message."""
+    return Record(
+        text=text,
+        offset=offset,
+        wall_us=record.wall_us,
+        host=record.host,
+        unit=record.unit,
+        ident=record.ident,
+        pid=record.pid,
+        boot=record.boot,
+    )
+
+
+def _shows_cut(line: bytes, width: int) -> bool:
+    """Whether a terminal of that width cut the line: `less -S` ends it in ``>``, journalctl puts ``…`` into it."""
+    text = line.rstrip(b"\r\n")
+    if len(text) < width:
+        return False
+    characters = text.decode("utf-8", "replace")
+    return len(characters) == width and (characters[-1] in ">…" or "…" in characters)
+
+
+_PAGER_SHARE = 5
+
+
+def cut_width(head: bytes) -> int | None:
+    """The terminal width at which a pasted journal was cut, where the head shows one: else None.
+
+    Conservative: at least three lines, and a fifth of all, end in ``>`` or hold ``…`` at one same width, and no line is
+    longer.
+    """
+    if b">" not in head and "…".encode() not in head:
+        return None
+    lines = [line.decode("utf-8", "replace").rstrip("\r") for line in head.split(b"\n") if line.strip()]
+    widest = max((len(line) for line in lines), default=0)
+    cut = sum(len(line) == widest and (line[-1] in ">…" or "…" in line) for line in lines)
+    return widest if cut >= 3 and cut * _PAGER_SHARE >= len(lines) else None
+
+
+class JournalShort(JournalText):
+    """``Nov 30 05:46:44[.659026] host ident[pid]: text``."""
+
+    name = "journal-short"
+    time_from = "journald's stamps, without year and zone"
+    needs_year = True
+    who_group = 4
+    pattern = re.compile(
+        rb"^ ?([^\s\[\]<>{}:=|\"'()]{2,16} [ \d]\d) (\d\d:\d\d:\d\d)(?:\.(\d{1,9}))? " + _WHO + _TEXT, re.MULTILINE
+    )
+
+    def __init__(self, local: LocalTimes | None = None) -> None:
+        super().__init__(local)
+        self._token = b""
+        self._token_valid = False
+
+    def valid(self, match: re.Match[bytes]) -> bool:
+        """See JournalText."""
+        token, clock = match.group(1, 2)
+        if token != self._token:
+            name, _, day = token.rpartition(b" ")
+            self._token_valid = month_number(name) is not None and 0 < int(day) <= 31
+            self._token = token
+        return self._token_valid and seconds_of_day(clock) is not None
+
+    def wall_us(self, match: re.Match[bytes]) -> int | None:
+        """See JournalText."""
+        token, clock, fraction = match.group(1, 2, 3)
+        us = self.calendar.undated_us(token, clock)
+        return us + fraction_us(fraction) if fraction and us is not None else us
+
+
+class JournalShortIso(JournalText):
+    """``2026-11-30T05:46:44[.659026]+0000 host ident[pid]: text``."""
+
+    name = "journal-short-iso"
+    time_from = "journald's stamps"
+    who_group = 5
+    # `Z` is rsyslog's; behind it a pid is asked for, since `docker logs -t` also writes Z and then any text.
+    pattern = re.compile(
+        rb"^(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d)(?:[.,](\d{1,6}))?"
+        rb"([+-]\d\d(?::?\d\d)?|Z(?= (?:\S+ )?[^\s:\[]+\[\d+\]: )) " + _WHO + _TEXT,
+        re.MULTILINE,
+    )
+
+    def valid(self, match: re.Match[bytes]) -> bool:
+        """See JournalText."""
+        self._us = rfc3339_us(*match.group(1, 2, 3, 4))
+        return self._us is not None
+
+    def wall_us(self, match: re.Match[bytes]) -> int | None:
+        """See JournalText."""
+        return self._us
+
+
+class JournalShortFull(JournalText):
+    """``Mon 2026-11-30 05:46:44 UTC host ident[pid]: text``; ``-o with-unit`` has the unit as the identifier."""
+
+    name = "journal-short-full"
+    time_from = "journald's stamps"
+    who_group = 4
+    pattern = re.compile(
+        rb"^[^\s\[\]<>{}:=|\"'()]{1,16} (\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d) ([A-Z]{1,6}|[+-]\d\d(?::?\d\d)?) "
+        + _WHO
+        + _TEXT,
+        re.MULTILINE,
+    )
+
+    def valid(self, match: re.Match[bytes]) -> bool:
+        """See JournalText."""
+        self._us = self.calendar.zoned_us(*match.group(1, 2, 3))
+        return self._us is not None
+
+    def wall_us(self, match: re.Match[bytes]) -> int | None:
+        """See JournalText."""
+        return self._us
+
+    def writer(self, host: str | None, ident: str, pid: int | None) -> _Writer:
+        """See JournalText. ``with-unit`` shows ``user@1000.service/llama.service`` for a unit of a user's manager."""
+        unit = ident.rpartition("/")[2]
+        if not unit.endswith(_UNIT_SUFFIXES):
+            return host, None, ident, pid
+        return host, unit, "systemd" if unit == "init.scope" else None, pid
+
+
+class JournalShortUnix(JournalText):
+    """``1796017604.659026 host ident[pid]: text``."""
+
+    name = "journal-short-unix"
+    time_from = "journald's stamps"
+    who_group = 3
+    pattern = re.compile(rb"^(\d{9,11})\.(\d{6}) " + _WHO + _TEXT, re.MULTILINE)
+
+    def wall_us(self, match: re.Match[bytes]) -> int | None:
+        """See JournalText."""
+        return int(match.group(1)) * 1_000_000 + int(match.group(2))
+
+
+class JournalShortMonotonic(JournalText):
+    """``[ 3933.875116] host ident[pid]: text``: seconds since the host started, no wall time."""
+
+    name = "journal-short-monotonic"
+    who_group = 1
+    # A host, and a pid or the kernel: else it is `dmesg`, where `llama-server[41]: segfault at` is the kernel's text.
+    pattern = re.compile(
+        rb"^\[ *\d{1,9}\.\d{6}\] (?=[^\s\[\]]*[^\s\[\]:] (?:kernel|[^\s:\[]+\[\d+\]):)" + _WHO + _TEXT, re.MULTILINE
+    )
+
+    def wall_us(self, match: re.Match[bytes]) -> int | None:
+        """See JournalText."""
+        return None
+
+
+class SyslogFile(JournalShort):
+    """rsyslog's traditional file: journald's short form, control characters escaped."""
+
+    name = "syslog"
+    time_from = "syslog's stamps, without year and zone"
+    escapes = True
+
+
+class SyslogFileIso(JournalShortIso):
+    """rsyslog's high-precision file: journald's short-iso-precise form, control characters escaped."""
+
+    name = "syslog-iso"
+    time_from = "syslog's stamps"
+    escapes = True
