@@ -1,10 +1,25 @@
-"""The only place that reads the time."""
+"""The only place that reads the time, and the time zone, of this machine."""
 
 from __future__ import annotations
 
+import os
 import time
+from datetime import UTC, datetime, tzinfo
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 
 def wall_us() -> int:
     """Wall time now, in microseconds since the Unix epoch, UTC."""
     return time.time_ns() // 1000
+
+
+def local_zone() -> tzinfo:
+    """This machine's time zone: ``$TZ`` where it names one, else ``/etc/localtime``, else its offset at present."""
+    try:
+        name = os.environ.get("TZ", "").removeprefix(":")
+        if name:
+            return ZoneInfo(name)
+        with open("/etc/localtime", "rb") as file:
+            return ZoneInfo.from_file(file, key="localtime")
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        return datetime.now().astimezone().tzinfo or UTC

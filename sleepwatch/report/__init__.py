@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from sleepwatch.report.blindness import blindness
-from sleepwatch.report.document import document, incident_entry, json_text, jsonl
+from sleepwatch.report.document import SCHEMA_VERSION, document, incident_entry, json_text, jsonl
 from sleepwatch.report.places import Opener, line_numbers, raw_texts
 from sleepwatch.report.table import block, table
 
 __all__ = [
+    "SCHEMA_VERSION",
     "Opener",
     "blindness",
     "block",

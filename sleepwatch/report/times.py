@@ -1,19 +1,16 @@
-"""How times are written: RFC 3339 for machines, plain words for people."""
+"""How times are written: RFC 3339 and seconds for machines, plain words for people."""
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_FIRST_US = (datetime(1, 1, 1, tzinfo=UTC) - _EPOCH) // timedelta(microseconds=1)
-_LAST_US = (datetime(9999, 12, 31, 23, 59, 59, 999999, tzinfo=UTC) - _EPOCH) // timedelta(microseconds=1)
+from sleepwatch.times import iso
 
 
 def rfc3339(wall_us: int | None) -> str | None:
     """``2026-10-03T04:00:01.000000Z``; None for an unknown time and for one outside the years 1 to 9999."""
-    if wall_us is None or not _FIRST_US <= wall_us <= _LAST_US:
+    try:
+        return None if wall_us is None else iso(wall_us)
+    except OverflowError:
         return None
-    return (_EPOCH + timedelta(microseconds=wall_us)).strftime("%Y-%m-%dT%H:%M:%S.%fZ").rjust(27, "0")
 
 
 def seconds(microseconds: int | None) -> float | None:
@@ -35,12 +32,14 @@ def clock_words(clock_us: int) -> str:
 
 def duration_words(duration_us: int) -> str:
     """``350 ms``, ``3.040 s``, ``2 min 05 s``, ``3 h 12 min``, ``2 d 04 h``."""
-    if duration_us < 1_000_000:
-        return f"{duration_us / 1000:.0f} ms"
-    if duration_us < 60_000_000:
-        return f"{duration_us / 1_000_000:.3f} s"
-    whole = duration_us // 1_000_000
-    for unit, size, smaller, part in (("d", 86_400, "h", 3600), ("h", 3600, "min", 60), ("min", 60, "s", 1)):
-        if whole >= size:
-            return f"{whole // size} {unit} {whole % size // part:02d} {smaller}"
-    raise AssertionError("below a minute is handled above")
+    millis = duration_us // 1000
+    if millis < 1000:
+        return f"{millis} ms"
+    if millis < 60_000:
+        return f"{millis // 1000}.{millis % 1000:03d} s"
+    minutes, hours, days = millis // 60_000, millis // 3_600_000, millis // 86_400_000
+    if not hours:
+        return f"{minutes} min {millis // 1000 % 60:02d} s"
+    if not days:
+        return f"{hours} h {minutes % 60:02d} min"
+    return f"{days} d {hours % 24:02d} h"

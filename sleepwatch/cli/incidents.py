@@ -1,0 +1,172 @@
+"""``sleepwatch incidents``: look at what a database holds."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from sleepwatch import clock
+from sleepwatch.cli.options import db_option, possible_option
+from sleepwatch.store.merge import KINDS, STATES
+
+if TYPE_CHECKING:
+    from sleepwatch.model import Incident
+    from sleepwatch.report.table import Style
+    from sleepwatch.store import Store, Transition
+
+_json_option = click.option("--json", "as_json", is_flag=True, help="One JSON document instead of plain text.")
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+def incidents() -> None:
+    """Look at incidents kept in a database.
+
+    `sleepwatch scan --db FILE LOG` puts them there. Without --db the database is
+    ~/.local/state/sleepwatch/sleepwatch.db ($XDG_STATE_HOME is respected), for root
+    /var/lib/sleepwatch/sleepwatch.db.
+    """
+
+
+@incidents.command("list")
+@click.option("--kind", "kinds", multiple=True, type=click.Choice(KINDS), help="Only this kind. May be given again.")
+@click.option("--server", "servers", multiple=True, metavar="NAME", help="Only this server. May be given again.")
+@click.option(
+    "--state", "states", multiple=True, type=click.Choice(STATES), help="Only this state. May be given again."
+)
+@click.option(
+    "-S", "--since", metavar="TIME", help="Opened at this time or later: -2h, yesterday, '2026-10-03 04:00' …"
+)
+@possible_option
+@_json_option
+@db_option
+def list_incidents(
+    kinds: tuple[str, ...],
+    servers: tuple[str, ...],
+    states: tuple[str, ...],
+    since: str | None,
+    possible: bool,
+    as_json: bool,
+    db: Path | None,
+) -> None:
+    """List incidents, oldest first.
+
+    \b
+    Examples:
+      sleepwatch incidents list --db sleepwatch.db
+      sleepwatch incidents list --kind hung-request --state open --since -24h
+    """
+    since_us = None
+    if since is not None:
+        from sleepwatch.times import parse_when
+
+        since_us = parse_when(since, now_us=clock.wall_us(), zone=clock.local_zone())
+    with _open(db) as store:
+        everything = store.incidents(kinds=kinds, servers=servers, states=states, possible=True, since_us=since_us)
+    found = [incident for incident in everything if possible or incident.confidence != "possible"]
+    if as_json:
+        from sleepwatch.report import SCHEMA_VERSION, incident_entry, json_text
+
+        document = {"schema_version": SCHEMA_VERSION, "incidents": [incident_entry(incident) for incident in found]}
+        click.echo(json_text(document), nl=False)
+        return
+    for line in _listing(found, _style()):
+        click.echo(line, color=True)
+    hidden = len(everything) - len(found)
+    if hidden:
+        click.echo(f"{hidden} possible {'one' if hidden == 1 else 'ones'} not shown; --possible shows them", err=True)
+    if not found:
+        click.echo(
+            "No incident fits." if kinds or servers or states or since else "No incident is kept here.", err=True
+        )
+    elif sys.stdout.isatty():
+        click.echo(f"sleepwatch incidents show {found[-1].id}  shows the evidence and what to do", err=True)
+
+
+@incidents.command("show")
+@click.argument("incident_id", metavar="ID")
+@_json_option
+@db_option
+def show_incident(incident_id: str, as_json: bool, db: Path | None) -> None:
+    """Show one incident with its evidence and its timeline. The first characters of its ID are enough."""
+    with _open(db) as store:
+        incident = store.incident(incident_id)
+        timeline = store.timeline(incident.id)
+    if as_json:
+        from sleepwatch.report import incident_entry, json_text
+
+        document = {**incident_entry(incident), "timeline": [_transition_entry(one) for one in timeline]}
+        click.echo(json_text(document), nl=False)
+        return
+    from sleepwatch.report import block
+
+    style = _style()
+    for line in [*block(incident, style=style), *_timeline(timeline)]:
+        click.echo(line, color=True)
+
+
+def _open(db: Path | None) -> Store:
+    from sleepwatch.store import default_path, open_store
+
+    return open_store(db or default_path(), read_only=True)
+
+
+def _style() -> Style:
+    from sleepwatch.report.table import Style
+
+    return Style.of(sys.stdout, dict(os.environ))
+
+
+def _listing(found: list[Incident], style: Style) -> list[str]:
+    """Columns as wide as their widest cell; the last one ragged."""
+    from sleepwatch.printable import printable
+    from sleepwatch.report.times import clock_words, wall_words
+
+    if not found:
+        return []
+    rows = [("ID", "OPENED", "KIND", "CONFIDENCE", "STATE", "SERVER")]
+    for incident in found:
+        opened = wall_words(incident.opened_us)
+        if opened is None and incident.log_opened_us is not None:
+            opened = f"{clock_words(incident.log_opened_us)} (server's clock)"
+        kind = incident.kind if incident.count == 1 else f"{incident.kind} x{incident.count}"
+        rows.append(
+            (incident.id, opened or "unknown", kind, incident.confidence, incident.state, printable(incident.server))
+        )
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    return [style.paint(lines[0], "2"), *lines[1:]]
+
+
+def _timeline(timeline: list[Transition]) -> list[str]:
+    from sleepwatch.printable import printable
+    from sleepwatch.report.times import wall_words
+
+    lines = []
+    label = "history"
+    for one in timeline:
+        when = wall_words(one.at_us) or f"stored {wall_words(one.recorded_us)}"
+        state = one.to_state if one.from_state in (None, one.to_state) else f"{one.from_state} -> {one.to_state}"
+        kind = one.kind if one.count == 1 else f"{one.kind} ({one.count} deaths)"
+        lines.append(f"{f'  {label}':<10}{when}: {kind}, {one.confidence}, {state}: {printable(one.reason)}")
+        label = ""
+    return lines
+
+
+def _transition_entry(one: Transition) -> dict[str, Any]:
+    from sleepwatch.report.times import rfc3339
+
+    return {
+        "from_state": one.from_state,
+        "to_state": one.to_state,
+        "kind": one.kind,
+        "confidence": one.confidence,
+        "count": one.count,
+        "reason": one.reason,
+        "rules_digest": one.rules_digest,
+        "at": rfc3339(one.at_us),
+        "recorded": rfc3339(one.recorded_us),
+    }
