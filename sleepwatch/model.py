@@ -36,6 +36,8 @@ class Origin(msgspec.Struct, eq=False, kw_only=True):
     """Router child: the port in ``[port] ``; nested routers give ``outer/inner``."""
     parent: Origin | None = None
     """Router child: the stream of the router that prints its lines."""
+    head: bytes = b""
+    """The source's first lines: what identifies a life whose lines carry no stamps."""
 
 
 class Record(msgspec.Struct, kw_only=True):

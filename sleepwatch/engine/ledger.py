@@ -1,0 +1,532 @@
+"""The ledger: what was asked of one life, and whether it was asleep.
+
+Pure state, changed only by :meth:`Ledger.apply`; the verdicts read it. It stays small for lives of months: a server
+sleeps only when nothing runs and nothing is queued, so at every ``sleep.enter`` the ledger forgets all requests but the
+arrivals that were not launched yet, and the *mark*, the highest task id seen (ids only grow within a process, and are
+shared by requests, cancels and internal posts: llama.cpp ``tools/server/server-queue.cpp``).
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from enum import Enum
+
+from sleepwatch.model import Event, Origin
+
+BEFORE_SLEEP_US = 2_000_000
+"""An arrival at most this long before ``sleep.enter`` may still have been tokenizing when the server slept."""
+_MANY = 256
+_IDLE_OPTION = re.compile(r"--sleep-idle-seconds[ =](-?\d+)")
+
+
+class Phase(Enum):
+    """Where a server process is in its sleep cycle."""
+
+    STARTING = "starting"
+    AWAKE = "awake"
+    ASLEEP = "asleep"
+    RELOADING = "reloading"
+
+
+class Pending:
+    """One request (task) that may lie in a sleeping queue, with each line that speaks of it."""
+
+    __slots__ = ("arrival", "before", "cancelled", "extra", "formatted", "launched", "number", "posted", "task")
+
+    def __init__(self, *, before: bool) -> None:
+        self.before = before
+        """It arrived before the sleep began."""
+        self.arrival: Event | None = None
+        self.formatted: Event | None = None
+        self.posted: Event | None = None
+        self.cancelled: Event | None = None
+        self.extra: Event | None = None
+        """The launch after the wake that no arrival since the sleep accounts for."""
+        self.launched: Event | None = None
+        self.task: int | None = None
+        self.number: int | None = None
+        """Its place among the hangs of this sleep, given once when it is first reported."""
+
+    @property
+    def proven(self) -> bool:
+        """Something shows that it lay in the queue, beyond having arrived."""
+        return bool(self.posted or self.cancelled or self.extra or (self.formatted and not self.before))
+
+
+class Sleep:
+    """One sleep of a life, from ``sleep.enter`` until the next one, and what met it."""
+
+    __slots__ = (
+        "arrivals", "cancelled", "enter", "exit", "freed", "launches", "mark", "numbered", "ordinal", "pendings",
+        "proxied", "ready", "stopping", "twins", "unseen_exit",
+    )  # fmt: skip
+
+    def __init__(self, enter: Event | None, ordinal: int, mark: int) -> None:
+        self.enter = enter
+        self.ordinal = ordinal
+        self.mark = mark
+        self.exit: Event | None = None
+        self.ready: Event | None = None
+        """End of the reload (``load_model: initializing…``)."""
+        self.stopping: Event | None = None
+        self.pendings: list[Pending] = []
+        self.cancelled: set[int] = set()
+        self.arrivals = 0
+        """Arrival lines since ``exit``."""
+        self.proxied = 0
+        """Requests a router passed on since ``enter`` (polls are among them)."""
+        self.launches: list[Event] = []
+        self.twins: tuple[Event, Event] | None = None
+        """Two launches right behind the wake, where the log shows no arrivals to count against."""
+        self.freed = 0
+        self.numbered = 0
+        self.unseen_exit = False
+        """A line of an awake server came although no wake was printed: nothing in this sleep is certain."""
+
+    @property
+    def doubtful(self) -> bool:
+        """The sleep itself may be a copy inside printed text, or its end was lost."""
+        return self.unseen_exit or bool(self.enter and self.enter.doubtful)
+
+    def slept_us(self) -> int | None:
+        """How long it slept until the wake, by the log clock, else by wall time; None where neither tells."""
+        return elapsed_us(self.enter, self.exit)
+
+    def pending_for(self, task: int | None, *, formatted: bool = False) -> Pending:
+        """The entry a new line belongs to: the one with this id, else the latest without one, else a new one.
+
+        The latest, because an older arrival without a launch is more likely a refused request, which prints nothing.
+        """
+        if task is not None:
+            for pending in self.pendings:
+                if pending.task == task:
+                    return pending
+        for pending in reversed(self.pendings):
+            if pending.task is None and not (formatted and pending.formatted):
+                pending.task = task
+                return pending
+        pending = Pending(before=False)
+        pending.task = task
+        self.pendings.append(pending)
+        return pending
+
+
+class Ledger:
+    """Everything the verdicts need to know of one life."""
+
+    __slots__ = (
+        "abort", "arrivals", "arrivals_late", "build", "busy", "counts_arrivals", "era", "failed_reload", "first",
+        "idle_us", "last", "last_active_us", "listening", "load_failed", "mark", "origin", "phase", "port", "proxied",
+        "queued", "reload_us", "requests", "saw_arrival", "saw_format", "saw_launch", "saw_posted", "served", "sleep",
+        "sleep_mode", "sleeps", "stopping", "verbosity", "woken",
+    )  # fmt: skip
+
+    def __init__(self, origin: Origin, first: Event) -> None:
+        self.origin = origin
+        self.first = first
+        self.last = first
+        self.phase = Phase.STARTING
+        self.mark = -1
+        self.busy: dict[int, Event] = {}
+        """Launched and not released."""
+        self.queued: dict[int, Event] = {}
+        """Posted while awake and not launched."""
+        self.arrivals: deque[Event] = deque(maxlen=_MANY)
+        """Arrived (or formatted, in eras that print no arrival) and not launched."""
+        self.proxied: deque[tuple[Event, int | None]] = deque(maxlen=_MANY)
+        """A router passed it on to this child (its time on the child's clock, where known) and no launch followed."""
+        self.sleep: Sleep | None = None
+        self.sleeps = 0
+        self.woken = 0
+        self.requests = 0
+        self.served = False
+        self.listening = False
+        self.sleep_mode = False
+        self.idle_us: int | None = None
+        self.last_active_us: int | None = None
+        self.reload_us = 0
+        """The longest reload seen."""
+        self.stopping: Event | None = None
+        self.abort: Event | None = None
+        self.failed_reload: Event | None = None
+        self.load_failed: Event | None = None
+        self.saw_arrival = False
+        self.saw_format = False
+        self.saw_posted = False
+        self.saw_launch = False
+        self.arrivals_late = False
+        self.counts_arrivals = True
+        """No launch came yet without an arrival of its own: counting launches against arrivals means something."""
+        self.build: str | None = None
+        self.era: str | None = None
+        self.verbosity: int | None = None
+        self.port: str | None = None
+
+    # -- one line of the life -------------------------------------------------------------------------------------
+
+    def apply(self, event: Event) -> bool:
+        """Enter one event of this life. True where a verdict may have changed."""
+        handler = _HANDLERS.get(event.type)
+        changed = handler(self, event) if handler else False
+        last = self.last.clock_us
+        if event.clock_us is None or last is None or event.clock_us >= last:
+            self.last = event
+        return changed
+
+    def _start(self, event: Event) -> bool:
+        build = event.fields.get("build")
+        if build is not None:
+            self.build = f"b{build}"
+        self.era = self.era or _era(event, self.build)
+        return False
+
+    def _verbosity(self, event: Event) -> bool:
+        self.verbosity = event.fields["verbosity"]
+        form = event.fields.get("form")
+        if form in ("A", "B", "C"):
+            self.era = form
+        return False
+
+    def _listening(self, event: Event) -> bool:
+        self.listening = True
+        url = str(event.fields.get("url", ""))
+        port = re.search(r":(\d+)/?$", url)
+        self.port = port.group(1) if port else self.port
+        return self._load_done(event)
+
+    def _load_done(self, event: Event) -> bool:
+        if self.phase is Phase.STARTING:
+            self.phase = Phase.AWAKE
+            self.last_active_us = event.clock_us
+        return False
+
+    def _load_ready(self, event: Event) -> bool:
+        sleep = self.sleep
+        if sleep is None or self.phase is not Phase.RELOADING or sleep.ready is not None:
+            return False
+        sleep.ready = event
+        self.last_active_us = event.clock_us
+        took = elapsed_us(sleep.exit, event)
+        if took is not None:
+            self.reload_us = max(self.reload_us, took)
+        return True
+
+    def _load_failed(self, event: Event) -> bool:
+        if self.phase is Phase.RELOADING:
+            self.failed_reload = event
+        else:
+            self.load_failed = event
+        return False
+
+    def _abort(self, event: Event) -> bool:
+        self.abort = event
+        if event.fields.get("what") == "failed to reload model after sleeping":
+            self.failed_reload = event
+        return False
+
+    def _stopping(self, event: Event) -> bool:
+        self.stopping = self.stopping or event
+        if self.sleep is not None and self.phase in (Phase.ASLEEP, Phase.RELOADING):
+            self.sleep.stopping = event
+        return True
+
+    # -- sleep and wake -------------------------------------------------------------------------------------------
+
+    def _sleep_enter(self, event: Event) -> bool:
+        if self.last_active_us is not None and event.clock_us is not None and self.phase is Phase.AWAKE:
+            self.idle_us = max(0, event.clock_us - self.last_active_us)
+        self.phase = Phase.ASLEEP
+        self.sleep_mode = True
+        self.sleeps += 1
+        self.sleep = Sleep(event, self.sleeps, self.mark)
+        for arrival in self.arrivals:
+            pending = Pending(before=True)
+            if arrival.type == "request.formatted":
+                pending.formatted = arrival
+            else:
+                pending.arrival = arrival
+            self.sleep.pendings.append(pending)
+        self.arrivals.clear()
+        self.busy.clear()
+        self.queued.clear()
+        self.proxied = deque((p for p in self.proxied if self._just_before(p[1], event)), maxlen=_MANY)
+        return True
+
+    def _sleep_entered(self, event: Event) -> bool:
+        # The twin of sleep.enter; alone where the router's child lost the first (its logger pauses around a sleep).
+        return False if self.phase is Phase.ASLEEP else self._sleep_enter(event)
+
+    def _sleep_exit(self, event: Event) -> bool:
+        if self.phase is Phase.RELOADING and self.sleep is not None and self.sleep.exit is not None:
+            return False
+        self.sleep_mode = True
+        if self.sleep is None or self.phase is not Phase.ASLEEP:
+            self.sleep = Sleep(None, self.sleeps, self.mark)  # the excerpt begins inside a sleep
+        self.sleep.exit = event
+        self.woken += 1
+        self.phase = Phase.RELOADING
+        self.arrivals.clear()
+        return True
+
+    def _awake_line(self, event: Event) -> bool:
+        """A line only a loop that is awake prints."""
+        if self.phase is Phase.ASLEEP and self.sleep is not None:
+            self.sleep.unseen_exit = True
+            self.sleep.pendings = [p for p in self.sleep.pendings if p.cancelled]
+        changed = self.phase is not Phase.AWAKE
+        self.phase = Phase.AWAKE
+        return changed
+
+    def _idle(self, event: Event) -> bool:
+        changed = self._awake_line(event)
+        self.busy.clear()
+        if event.clock_us is not None and self.last_active_us is None:
+            self.last_active_us = event.clock_us
+        return changed
+
+    # -- requests -------------------------------------------------------------------------------------------------
+
+    def _arrived(self, event: Event) -> bool:
+        self.saw_arrival = True
+        sleep = self.sleep
+        if sleep is not None and self.phase is Phase.ASLEEP:
+            pending = Pending(before=False)
+            pending.arrival = event
+            sleep.pendings.append(pending)
+            return True
+        if sleep is not None:
+            sleep.arrivals += 1
+        self.arrivals.append(event)
+        return False
+
+    def _formatted(self, event: Event) -> bool:
+        self.saw_format = True
+        sleep = self.sleep
+        if sleep is not None and self.phase is Phase.ASLEEP:
+            sleep.pending_for(None, formatted=True).formatted = event
+            return True
+        if not self.saw_arrival:
+            if sleep is not None:
+                sleep.arrivals += 1
+            self.arrivals.append(event)
+        return False
+
+    def _posted(self, event: Event) -> bool:
+        task = event.fields["id"]
+        if event.fields["front"] != 0:  # cancel, metrics, slots: internal
+            self.mark = max(self.mark, task)
+            return False
+        self.saw_posted = True
+        changed = False
+        if self.phase is Phase.ASLEEP and self.sleep is not None:
+            self.sleep.pending_for(task).posted = event
+            changed = True
+        elif len(self.queued) < _MANY:
+            self.queued[task] = event
+        self.mark = max(self.mark, task)
+        return changed
+
+    def _internal(self, event: Event) -> bool:
+        self.mark = max(self.mark, event.fields["id"])
+        return False
+
+    def _cancelled(self, event: Event) -> bool:
+        task = event.fields["id"]
+        sleep = self.sleep
+        changed = False
+        if (
+            sleep is not None
+            and (self.phase is Phase.ASLEEP or (self.phase is Phase.RELOADING and sleep.ready is None))
+            and sleep.enter is not None
+            and task > sleep.mark
+            and task not in sleep.cancelled
+        ):
+            sleep.cancelled.add(task)
+            sleep.pending_for(task).cancelled = event
+            changed = True
+        self.queued.pop(task, None)
+        self.mark = max(self.mark, task)
+        return changed
+
+    def _launched(self, event: Event) -> bool:
+        fields = event.fields
+        task = fields["id"]
+        changed = self._awake_line(event) if self.phase is not Phase.AWAKE else False
+        if len(self.busy) < 4096:
+            self.busy[task] = event
+        if self.queued:
+            self.queued.pop(task, None)
+        if task > self.mark:
+            self.mark = task
+        self.last_active_us = event.clock_us
+        self.saw_launch = True
+        if fields.get("child"):
+            return changed
+        self.requests += 1
+        sleep = self.sleep
+        if sleep is not None and sleep.exit is not None:
+            return self._launched_after_wake(sleep, event, task) or changed
+        self._count_launch()
+        return changed
+
+    def _count_launch(self) -> None:
+        if self.arrivals:
+            self.arrivals.pop()
+        elif self.saw_arrival or self.saw_format:
+            self.counts_arrivals = False
+        if self.proxied:
+            self.proxied.pop()
+
+    def _launched_after_wake(self, sleep: Sleep, event: Event, task: int) -> bool:
+        """Is this one of the requests that lay in the queue, or one of those that came with or after the wake?"""
+        for pending in sleep.pendings:
+            if pending.task == task and pending.proven:
+                pending.launched = event
+                return True
+        if len(sleep.launches) >= _MANY:
+            self._count_launch()
+            return False
+        sleep.launches.append(event)
+        if self.saw_arrival or self.saw_format:
+            came = sleep.arrivals
+        elif self.origin.port is not None and (sleep.proxied or self.proxied):
+            came = sleep.proxied
+        else:
+            self._count_launch()
+            if len(sleep.launches) == 2 and sleep.twins is None and _close(sleep.launches):
+                sleep.twins = (sleep.launches[0], sleep.launches[1])
+                return True
+            return False
+        explained = sum(1 for p in sleep.pendings if p.extra is not None)
+        if len(sleep.launches) - came <= explained:
+            self._count_launch()
+            return False
+        # The oldest launch is the one that waited longest: the queue is first in, first out.
+        waited = sleep.launches[explained]
+        pending = self._claim_extra(sleep)
+        pending.extra = pending.launched = waited
+        pending.task = waited.fields["id"]
+        return True
+
+    def _claim_extra(self, sleep: Sleep) -> Pending:
+        for pending in reversed(sleep.pendings):
+            if pending.task is None:
+                return pending
+        if self.proxied and self.origin.port is not None and not self.saw_arrival:
+            pending = Pending(before=True)
+            pending.arrival = self.proxied.pop()[0]
+        else:
+            # More launches than arrivals and none was waiting: several prompts in one request, or a kind of request
+            # that prints no arrival. From here on the count says nothing in this life.
+            self.counts_arrivals = False
+            pending = Pending(before=False)
+        sleep.pendings.append(pending)
+        return pending
+
+    def _released(self, event: Event) -> bool:
+        task = event.fields["id"]
+        self.busy.pop(task, None)
+        self.served = True
+        self.last_active_us = event.clock_us
+        return False
+
+    def _refused(self, event: Event) -> bool:
+        if self.arrivals:
+            self.arrivals.pop()
+        return False
+
+    def passed_on(self, event: Event, child_clock_us: int | None) -> None:
+        """A router printed that it passes a request (or a poll) on to this child."""
+        if self.sleep is not None:
+            self.sleep.proxied += 1
+        if self.phase is Phase.AWAKE:
+            self.proxied.append((event, child_clock_us))
+
+    @staticmethod
+    def _just_before(clock_us: int | None, enter: Event) -> bool:
+        if clock_us is None or enter.clock_us is None:
+            return False
+        return enter.clock_us - clock_us <= BEFORE_SLEEP_US
+
+    # -- what the verdicts ask ------------------------------------------------------------------------------------
+
+    def in_flight(self) -> list[Event]:
+        """The lines of the requests in flight: launched and not released, queued, or arrived and not launched."""
+        flight = list(self.busy.values()) + list(self.queued.values())
+        if self.sleep is not None and self.phase is not Phase.AWAKE:
+            for p in self.sleep.pendings:
+                line = p.posted or p.formatted or p.arrival
+                if line is not None and p.cancelled is None and p.launched is None and not _stale(self.sleep, p):
+                    flight.append(line)
+        else:
+            # With queue lines each arrival shows again as a post; without them the arrivals are all there is.
+            waiting = len(self.queued)
+            flight.extend(list(self.arrivals)[waiting:])
+        return flight
+
+    def command(self, command: str) -> None:
+        """Learn from the command line a supervisor printed."""
+        option = _IDLE_OPTION.search(command)
+        if option:
+            seconds = int(option.group(1))
+            self.sleep_mode = seconds > 0 or self.sleeps > 0
+            if seconds > 0 and self.idle_us is None:
+                self.idle_us = seconds * 1_000_000
+
+
+def elapsed_us(start: Event | None, end: Event | None) -> int | None:
+    """Time from one line to another: by the log clock, else by wall time, else None."""
+    if start is None or end is None:
+        return None
+    if start.clock_us is not None and end.clock_us is not None:
+        return end.clock_us - start.clock_us
+    if start.wall_us is not None and end.wall_us is not None:
+        return end.wall_us - start.wall_us
+    return None
+
+
+def _stale(sleep: Sleep, pending: Pending) -> bool:
+    """An arrival so long before the sleep that it was most likely refused."""
+    if pending.proven or not pending.before:
+        return False
+    age = elapsed_us(pending.arrival or pending.formatted, sleep.enter)
+    return age is not None and age > BEFORE_SLEEP_US
+
+
+def _close(launches: list[Event]) -> bool:
+    gap = elapsed_us(launches[0], launches[1])
+    return gap is not None and gap < 500_000
+
+
+def _era(event: Event, build: str | None) -> str | None:
+    """Era by build number where one is printed, else by the prefix: only eras B and C print stamps by default."""
+    number = int(build[1:]) if build and build[1:].isdigit() else 0
+    if number:
+        return "A" if number <= 9150 else "B" if number <= 9828 else "C"
+    return "A" if event.clock_us is None else None
+
+
+_HANDLERS = {
+    "process.start": Ledger._start,
+    "process.verbosity": Ledger._verbosity,
+    "server.listening": Ledger._listening,
+    "load.done": Ledger._load_done,
+    "load.ready": Ledger._load_ready,
+    "load.failed": Ledger._load_failed,
+    "process.abort": Ledger._abort,
+    "process.stopping": Ledger._stopping,
+    "sleep.enter": Ledger._sleep_enter,
+    "sleep.entered": Ledger._sleep_entered,
+    "sleep.exit": Ledger._sleep_exit,
+    "sleep.exited": Ledger._sleep_exit,
+    "loop.idle": Ledger._idle,
+    "request.arrived": Ledger._arrived,
+    "request.formatted": Ledger._formatted,
+    "request.posted": Ledger._posted,
+    "request.internal": Ledger._internal,
+    "request.cancelled": Ledger._cancelled,
+    "request.launched": Ledger._launched,
+    "request.released": Ledger._released,
+    "request.refused": Ledger._refused,
+}

@@ -1,0 +1,5 @@
+"""From bytes to events: the gate, the window, the checks that a line is a record of its own. Pure."""
+
+from sleepwatch.reader.reader import Reader
+
+__all__ = ["Reader"]

@@ -1,0 +1,135 @@
+"""Is a line a record the server wrote, or a copy inside printed text?
+
+Prompts, templates and JSON bodies reach the log, and can hold perfect copies of log lines. What they cannot know is the
+moment they will be printed. So in a stamped stream a line counts only if its clock fits between the lines around it,
+and in an unstamped one it is doubtful wherever it stands beside text that is no log line. docs/verdicts.md, "What
+never counts", says what follows from each.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from itertools import islice
+
+from sleepwatch.engine.streams import CLOCK_NOISE_US, STARTUP, Stream, fell
+from sleepwatch.model import Event
+from sleepwatch.prefix import Head
+
+RETURN_US = 2 * CLOCK_NOISE_US
+"""Text is printed in one go: behind it the server's own clock goes on within this time."""
+_LOOK = 256
+
+_LOG_SHAPED = re.compile(
+    rb"(?:[IWED] )?(?:srv|slot|que|res|cmn|spec) +\S"  # tagged
+    rb"|[A-Za-z_~][\w:~<>]*(?: ?\(\))?: "  # untagged: main: …, common_init_from_params: …
+    rb"|[. \t\r]*$"  # load progress, empty
+    rb"|\s*(?:prompt eval|eval|total) time = "  # the rest of print_timing until b9229
+    rb"|\s*[a-z_ ]+ = "  # parameter tables
+    rb"|build: |system info: |build_info: |system_info: |no implementations specified"
+    rb"|\S+: line \d+: |\[\d+\] |Segmentation fault|Aborted|Killed|exit \d+"  # shells
+)
+
+
+class Around:
+    """The lines of the same writer around one line, nearest first; a bounded stretch of them."""
+
+    def before(self) -> Iterable[Head]:
+        """Lines before it, going back."""
+        raise NotImplementedError
+
+    def after(self) -> Iterable[Head]:
+        """Lines after it."""
+        raise NotImplementedError
+
+
+def is_genuine(stream: Stream, event: Event, around: Around) -> bool:
+    """In a stamped stream: does this line's clock fit between its neighbours'?"""
+    clock, last = event.clock_us, stream.clock_us
+    if clock is None:
+        return True
+    following = _first_stamped(around.after())
+    if last is None:
+        return following is None or following >= clock - CLOCK_NOISE_US or fell(clock, following)
+    start = event.type in STARTUP
+    if clock >= last - CLOCK_NOISE_US:
+        if following is not None and following < clock - CLOCK_NOISE_US:
+            # The next line is earlier: a restart, or this line ran ahead of the server's clock.
+            return following < last - CLOCK_NOISE_US and fell(clock, following)
+        if clock > last + CLOCK_NOISE_US:
+            return not _runs_ahead(around, last, clock)
+        return True
+    # It is earlier than the line before it: a restart, a stepped clock, or a copy from another time.
+    if following is not None and last - CLOCK_NOISE_US <= following <= last + RETURN_US and not start:
+        return False
+    back = _returns(around, last, clock)
+    if not back:
+        return True
+    return start and not _inside_text(around, last)
+
+
+def _first_stamped(heads: Iterable[Head]) -> int | None:
+    for head in heads:
+        if head.clock_us is not None:
+            return head.clock_us
+    return None
+
+
+def _runs_ahead(around: Around, last: int, clock: int) -> bool:
+    """After a jump forward: does the clock soon come back to where it was before, with no restart between?"""
+    at = clock
+    for head in islice(around.after(), _LOOK):
+        now = head.clock_us
+        if now is None:
+            continue
+        if now < at - CLOCK_NOISE_US:
+            return last - CLOCK_NOISE_US <= now <= last + RETURN_US
+        at = max(at, now)
+    return False
+
+
+def _returns(around: Around, last: int, clock: int) -> bool:
+    """After a fall: does the clock soon jump back to right behind where it had been?"""
+    at = clock
+    for head in islice(around.after(), _LOOK):
+        now = head.clock_us
+        if now is None:
+            continue
+        if now > at + CLOCK_NOISE_US:
+            return last - CLOCK_NOISE_US // 1000 <= now <= last + RETURN_US
+        at = now
+    return False
+
+
+def _inside_text(around: Around, last: int) -> bool:
+    """A start marker among copied lines: is the stretch it opens printed text on both sides?
+
+    Servers that crash again and again at the same uptime look much like it, so both sides must say so: before it a
+    debug record or loose text, behind it loose text or the debug records it was printed among.
+    """
+    previous = next(iter(around.before()), None)
+    if previous is None or not (previous.level == "D" or _loose(previous)):
+        return False
+    loose = False
+    for head in islice(around.after(), _LOOK):
+        if head.clock_us is None:
+            loose = loose or _loose(head)
+        elif last - CLOCK_NOISE_US <= head.clock_us <= last + RETURN_US:
+            return loose or head.level == "D"
+    return False
+
+
+def _loose(head: Head) -> bool:
+    return head.clock_us is None and not _LOG_SHAPED.match(head.body)
+
+
+def is_doubtful(around: Around) -> bool:
+    """In an unstamped stream: does the line stand beside text that no log line looks like?"""
+    return any(_loose(head) for head in _neighbours(around))
+
+
+def _neighbours(around: Around) -> Iterator[Head]:
+    for side in (around.before(), around.after()):
+        head = next(iter(side), None)
+        if head is not None:
+            yield head

@@ -1,0 +1,75 @@
+"""Opening a file, compressed or not, as a stream of its plain bytes.
+
+The format is told by the file's first bytes, never by its name: rotation renames files, and people do.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import lzma
+import zlib
+from pathlib import Path
+from typing import BinaryIO, cast
+
+from sleepwatch.errors import SourceError
+
+_GZIP, _XZ, _ZSTD, _BZIP2 = b"\x1f\x8b", b"\xfd7zXZ\x00", b"\x28\xb5\x2f\xfd", b"BZh"
+
+
+def open_plain(path: Path) -> BinaryIO:
+    """Open a regular file for reading its decompressed bytes. Raises SourceError with what is wrong and what to do."""
+    try:
+        file = path.open("rb")
+    except OSError as error:
+        raise SourceError(f"{path}: {_why(error)}", hint=_hint(error)) from error
+    return decompressed(file, str(path))
+
+
+def decompressed(file: BinaryIO, name: str) -> BinaryIO:
+    """The plain bytes of a stream that may be compressed with gzip, xz or zstd."""
+    buffered = cast(io.BufferedReader, file) if hasattr(file, "peek") else io.BufferedReader(cast(io.RawIOBase, file))
+    magic = buffered.peek(8)[:8]
+    if magic.startswith(_GZIP):
+        return cast(BinaryIO, gzip.GzipFile(fileobj=buffered, mode="rb"))
+    if magic.startswith(_XZ):
+        return cast(BinaryIO, lzma.LZMAFile(buffered))
+    if magic.startswith(_ZSTD):
+        return _zstd(buffered)
+    if magic.startswith(_BZIP2):
+        raise SourceError(f"{name}: bzip2 is not read", hint="decompress it first: bzip2 -dc FILE | sleepwatch scan -")
+    return cast(BinaryIO, buffered)
+
+
+def read_block(stream: BinaryIO, size: int, name: str) -> bytes:
+    """The next block; empty at the end. Raises SourceError where the file or its compression is damaged."""
+    try:
+        return stream.read(size)
+    except (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile) as error:
+        raise SourceError(
+            f"{name}: the compressed data is damaged or ends too early ({error})",
+            hint="what was read up to there is reported; copy the file again",
+        ) from error
+    except OSError as error:
+        raise SourceError(f"{name}: {_why(error)}", hint=_hint(error)) from error
+
+
+def _zstd(file: io.BufferedReader) -> BinaryIO:
+    import zstandard
+
+    reader = zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True)
+    return cast(BinaryIO, reader)
+
+
+def _why(error: OSError) -> str:
+    return (error.strerror or str(error)).lower()
+
+
+def _hint(error: OSError) -> str | None:
+    if isinstance(error, FileNotFoundError):
+        return "check the path"
+    if isinstance(error, PermissionError):
+        return "run as a user who may read it, or: sudo sleepwatch scan …"
+    if isinstance(error, IsADirectoryError):
+        return "name the log files in it"
+    return None
