@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -104,7 +105,7 @@ def show_incident(incident_id: str, as_json: bool, db: Path | None) -> None:
     from sleepwatch.report import block
 
     style = _style()
-    for line in [*block(incident, style=style), *_timeline(timeline)]:
+    for line in [*block(incident, style=style), *_history(timeline, style)]:
         click.echo(line, color=True)
 
 
@@ -141,19 +142,17 @@ def _listing(found: list[Incident], style: Style) -> list[str]:
     return [style.paint(lines[0], "2"), *lines[1:]]
 
 
-def _timeline(timeline: list[Transition]) -> list[str]:
-    from sleepwatch.printable import printable
+def _history(timeline: list[Transition], style: Style) -> Iterator[str]:
+    from sleepwatch.report.table import field
     from sleepwatch.report.times import wall_words
 
-    lines = []
     label = "history"
     for one in timeline:
         when = wall_words(one.at_us) or f"stored {wall_words(one.recorded_us)}"
         state = one.to_state if one.from_state in (None, one.to_state) else f"{one.from_state} -> {one.to_state}"
         kind = one.kind if one.count == 1 else f"{one.kind} ({one.count} deaths)"
-        lines.append(f"{f'  {label}':<10}{when}: {kind}, {one.confidence}, {state}: {printable(one.reason)}")
+        yield from field(label, f"{when}: {kind}, {one.confidence}, {state}: {one.reason}", style)
         label = ""
-    return lines
 
 
 def _transition_entry(one: Transition) -> dict[str, Any]:

@@ -69,17 +69,17 @@ def block(incident: Incident, *, raw: RawTexts | None = None, style: Style | Non
     yield (
         f"{severity}  {style.paint(kind, _BOLD)}  {incident.confidence}, {incident.state}  {printable(incident.server)}"
     )
-    yield from _field("when", _when(incident), style)
-    yield from _field("what", incident.summary, style)
+    yield from field("when", _when(incident), style)
+    yield from field("what", incident.summary, style)
     facts = _facts(incident)
     if facts:
-        yield from _field("known", facts, style)
+        yield from field("known", facts, style)
     label = "seen"
     for evidence in incident.evidence:
         yield from _evidence(label, evidence, raw, style)
         label = ""
-    yield from _field("why", incident.reason, style)
-    yield from _field("to do", incident.remedy, style)
+    yield from field("why", incident.reason, style)
+    yield from field("to do", incident.remedy, style)
     yield f"{'  id':<{_LABEL}}{style.paint(printable(incident.id), _DIM)}"
 
 
@@ -129,7 +129,8 @@ def _evidence(label: str, evidence: Evidence, raw: RawTexts | None, style: Style
     yield f"{'':<{_LABEL}}  {text}"
 
 
-def _field(label: str, text: str, style: Style) -> Iterator[str]:
+def field(label: str, text: str, style: Style) -> Iterator[str]:
+    """One labelled field of a block, wrapped behind its label."""
     yield from _wrapped(text, f"{f'  {label}':<{_LABEL}}", " " * _LABEL, style)
 
 

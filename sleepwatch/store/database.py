@@ -40,7 +40,7 @@ def connect(path: Path, *, create: bool, read_only: bool, busy_timeout_ms: int) 
     """
     _prepare_file(path, create=create and not read_only)
     with explained(path):
-        connection = _open(path, "ro" if read_only else "rw", busy_timeout_ms)
+        connection = _open(path, busy_timeout_ms, read_only=read_only)
         try:
             version = _version(connection, path)
             if version > SCHEMA_VERSION:
@@ -49,6 +49,7 @@ def connect(path: Path, *, create: bool, read_only: bool, busy_timeout_ms: int) 
                     hint="upgrade sleepwatch, or name another file with --db",
                 )
             if read_only:
+                connection.execute("PRAGMA query_only = ON")
                 if version < SCHEMA_VERSION:
                     raise StoreError(
                         f"{path} has an older schema ({version}, this sleepwatch needs {SCHEMA_VERSION})",
@@ -86,16 +87,18 @@ def _prepare_file(path: Path, *, create: bool) -> None:
         ) from error
 
 
-def _open(path: Path, mode: str, busy_timeout_ms: int) -> sqlite3.Connection:
-    uri = f"{path.absolute().as_uri()}?mode={mode}"
+def _open(path: Path, busy_timeout_ms: int, *, read_only: bool) -> sqlite3.Connection:
+    # Also for reading only: SQLite then opens a write-protected file for reading by itself, and elsewhere takes its
+    # own write-ahead files away when it closes.
+    uri = f"{path.absolute().as_uri()}?mode=rw"
     try:
         return _try(uri, busy_timeout_ms)
     except sqlite3.OperationalError as error:
-        # A write-ahead database opens read-only only where its index file can be made. In a directory that cannot be
-        # written and without a log beside it, nobody is writing, so the file may be read as it stands.
+        # In a directory that cannot be written those files cannot be made. Where there is no log nobody is writing,
+        # so the file may be read as it stands.
         log = path.with_name(f"{path.name}-wal")
-        if mode == "ro" and _code(error) == sqlite3.SQLITE_CANTOPEN and not log.exists():
-            return _try(f"{uri}&immutable=1", busy_timeout_ms)
+        if read_only and _code(error) in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY) and not log.exists():
+            return _try(f"{path.absolute().as_uri()}?immutable=1", busy_timeout_ms)
         raise
 
 
