@@ -158,7 +158,7 @@ class Framed:
         self._held.clear()
 
     def between(self, block: bytes, start: int, end: int, offset: int, out: list[Record]) -> bool:
-        """Read lines that do not fit, ``block[start:end]``. True: another envelope took over and read the whole rest."""
+        """Read lines that do not fit, ``block[start:end]``. True: another envelope took over and read the rest."""
         while start < end:
             feed = block.find(b"\n", start, end)
             stop = end if feed < 0 else feed + 1

@@ -7,6 +7,8 @@ import re
 from sleepwatch.envelopes.bare import Bare
 from sleepwatch.envelopes.base import HEAD_LIMIT, Envelope, Framed
 from sleepwatch.envelopes.docker_json import DockerJson
+from sleepwatch.envelopes.journal_export import JournalExport
+from sleepwatch.envelopes.journal_json import JournalJson, JournalJsonPretty
 from sleepwatch.envelopes.journal_text import (
     JournalShort,
     JournalShortFull,
@@ -18,12 +20,17 @@ from sleepwatch.envelopes.journal_text import (
     SyslogFileIso,
     cut_width,
 )
+from sleepwatch.envelopes.journal_verbose import JournalVerbose
 from sleepwatch.errors import SleepwatchError
 from sleepwatch.times import LocalTimes
 
 # The more special one stands first: what it explains, a later one may explain too.
 _STRICT: tuple[type[Framed], ...] = (
     DockerJson,
+    JournalJson,
+    JournalJsonPretty,
+    JournalExport,
+    JournalVerbose,
     JournalShortIso,
     JournalShortFull,
     JournalShortUnix,

@@ -93,13 +93,13 @@ class DockerJson(Framed):
 def _entry(line: bytes) -> _Entry | None:
     try:
         return _decode(line)
-    except msgspec.DecodeError:
-        pass
     except UnicodeDecodeError:  # bytes that are no UTF-8, which the daemon itself never writes
         pass
+    except (msgspec.DecodeError, RecursionError):
+        return None
     try:
         return _decode(line.decode("utf-8", "replace"))
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return None
 
 

@@ -1,0 +1,181 @@
+"""``journalctl -o export``, the Journal Export Format (systemd, JOURNAL_EXPORT_FORMATS).
+
+``FIELD=value`` a line, entries parted by an empty line. A value that is no plain text of one line is written as the
+field's name alone on a line, its length in eight bytes (little-endian), the bytes themselves and a line feed: so the
+lengths must be followed, or a message could forge entries.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import cast
+
+import msgspec
+
+from sleepwatch.envelopes.journal_fields import FIELDS, JournalEntries, realtime_us
+from sleepwatch.model import Record
+from sleepwatch.times import LocalTimes
+
+_FIELDS = tuple(field.encode() for field in FIELDS)
+_NAME_BYTES = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_"
+_START = re.compile(rb"[A-Z0-9_]{1,64}[=\n]")
+_NEXT = b"\n\n__CURSOR="
+_LIMIT = 16 << 20
+"""The largest binary value that is read; a core file kept in a field is larger, and its entry is passed over."""
+
+_pairs = cast(Callable[[list[list[bytes]]], dict[bytes, bytes]], dict)
+
+
+class _Fields(msgspec.Struct):
+    """As much of an entry as could be read."""
+
+    pairs: dict[bytes, bytes]
+    message_at: int
+    end: int
+    """Where the next entry begins, or the first line that belongs to none."""
+    state: str
+    """``whole``; ``open`` (its end has not come); ``broken`` (by the line at ``end``); ``unreadable`` from there on."""
+
+
+class JournalExport(JournalEntries):
+    """``-o export``."""
+
+    name = "journal-export"
+
+    def __init__(self, local: LocalTimes | None = None) -> None:
+        super().__init__(local)
+        self._tail = b""
+        self._tail_at = 0
+        self._passing = False  # looking for the next entry, after one that is unreadable
+        self._explained = 0
+
+    def read(self, block: bytes, offset: int, out: list[Record]) -> None:
+        """See Framed."""
+        if self._tail:
+            block, offset = self._tail + block, self._tail_at
+        at: int | None = 0
+        while at is not None and at < len(block):
+            self._tail = b""
+            at = self._next(block, at, offset, out)
+
+    def _next(self, block: bytes, at: int, offset: int, out: list[Record]) -> int | None:
+        """Read what stands at ``at``. Where to go on; None where the block's rest is waiting or was read by another."""
+        if self._passing:
+            found = block.find(_NEXT, at)
+            if found < 0:
+                self._wait(block, max(at, len(block) - len(_NEXT) + 1), offset)
+                return None
+            self._passing = False
+            return found + 2
+        if block[at] == 10:
+            return at + 1
+        if not _START.match(block, at):
+            end = block.find(b"\n", at) + 1 or len(block)
+            return None if self.between(block, at, end, offset, out) else end
+        end = block.find(b"\n\n", at)
+        if end >= 0:
+            try:
+                pairs = _pairs([line.split(b"=", 1) for line in block[at:end].split(b"\n")])
+            except ValueError:  # a line without `=`: a binary value
+                pairs = {}
+            if pairs and not b"".join(pairs).translate(None, _NAME_BYTES):
+                if b"__REALTIME_TIMESTAMP" not in pairs:
+                    return None if self.between(block, at, end + 1, offset, out) else end + 2
+                place = block.rfind(b"\nMESSAGE=", max(at - 1, 0), end)
+                self._entry(pairs, offset + (place + 9 if place >= 0 else at), out)
+                return end + 2
+        return self._by_length(block, at, offset, out)
+
+    def _by_length(self, block: bytes, at: int, offset: int, out: list[Record]) -> int | None:
+        """The same for an entry with binary values, or one whose end is not in the block, or is no entry's."""
+        fields = _read_fields(block, at)
+        if fields.state == "open":
+            self._wait(block, at, offset)
+            return None
+        if b"__REALTIME_TIMESTAMP" in fields.pairs and (fields.state == "whole" or b"MESSAGE" in fields.pairs):
+            self._entry(fields.pairs, offset + fields.message_at, out)
+        elif fields.state == "whole":
+            return None if self.between(block, at, fields.end, offset, out) else fields.end
+        else:
+            out.append(Record(text=b"", offset=offset + at, cut=True))
+        self._passing = fields.state == "unreadable"
+        return fields.end
+
+    def _wait(self, block: bytes, at: int, offset: int) -> None:
+        self._tail, self._tail_at = block[at:], offset + at
+
+    def _entry(self, pairs: dict[bytes, bytes], place: int, out: list[Record]) -> None:
+        get = pairs.get
+        self._explained += len(pairs)
+        message = get(b"MESSAGE", b"")
+        self.entry(
+            tuple(map(get, _FIELDS)),
+            message,
+            place,
+            realtime_us(get(b"_SOURCE_REALTIME_TIMESTAMP"), get(b"__REALTIME_TIMESTAMP")),
+            lambda: _line_starts(message, place),
+            out,
+        )
+
+    def flush(self, out: list[Record]) -> None:
+        """See Framed. The last entry may lack the empty line behind it, and more."""
+        tail, at = self._tail, self._tail_at
+        self._tail = b""
+        if tail and not self._passing:
+            torn = not tail.endswith(b"\n")
+            fields = _read_fields(tail + b"\n\n" if torn else tail + b"\n", 0)
+            if fields.state == "whole" and b"__REALTIME_TIMESTAMP" in fields.pairs:
+                self._entry(fields.pairs, at + fields.message_at, out)
+                if torn and tail.endswith(out[-1].text):
+                    out[-1].partial = True
+            else:
+                out.append(Record(text=b"", offset=at, cut=True, partial=True))
+        self._passing = False
+        super().flush(out)
+
+    @classmethod
+    def explains(cls, head: bytes) -> int:
+        """See Framed."""
+        probe = cls()
+        probe.read(head, 0, [])
+        begun = probe._tail.count(b"\n") if probe._tail.startswith(b"__CURSOR=") else 0
+        return probe._explained + begun if probe._explained else 0
+
+
+def _read_fields(block: bytes, at: int) -> _Fields:
+    """The fields of the entry at ``at``, line by line, following the lengths of binary values."""
+    fields = _Fields(pairs={}, message_at=at, end=at, state="open")
+    while True:
+        fields.end = at
+        feed = block.find(b"\n", at)
+        if feed == at:
+            fields.end, fields.state = feed + 1, "whole"
+        if feed < 0 or feed == at:
+            return fields
+        name, equals, value = block[at:feed].partition(b"=")
+        if not name or len(name) > 64 or name.translate(None, _NAME_BYTES):
+            fields.state = "broken"
+            return fields
+        start = at + len(name) + 1
+        at = feed + 1
+        if not equals:
+            start = feed + 9
+            size = int.from_bytes(block[feed + 1 : start], "little")
+            at = start + size + 1
+            if len(block) >= start and (size > _LIMIT or (len(block) >= at and block[at - 1] != 10)):
+                fields.state = "unreadable"
+                return fields
+            if len(block) < at:
+                return fields
+            value = block[start : start + size]
+        fields.pairs[name] = value
+        if name == b"MESSAGE":
+            fields.message_at = start
+
+
+def _line_starts(message: bytes, place: int) -> list[int]:
+    starts = [place]
+    for line in message.split(b"\n"):
+        starts.append(starts[-1] + len(line) + 1)
+    return starts

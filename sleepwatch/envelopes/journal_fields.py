@@ -1,0 +1,224 @@
+"""What the fields of a journal entry say, whichever of journalctl's structured outputs they came in.
+
+Field names and meanings: systemd.journal-fields(7) and systemd's message catalog.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from sleepwatch.envelopes.base import TEXT_LIMIT, Framed, name_of
+from sleepwatch.model import Record
+from sleepwatch.times import LocalTimes
+
+KEPT = (
+    "UNIT",
+    "USER_UNIT",
+    "EXIT_CODE",
+    "EXIT_STATUS",
+    "INVOCATION_ID",
+    "USER_INVOCATION_ID",
+    "JOB_TYPE",
+    "JOB_RESULT",
+    "UNIT_RESULT",
+    "N_RESTARTS",
+    "N_DROPPED",
+    "OBJECT_SYSTEMD_UNIT",
+    "OBJECT_PID",
+    "COREDUMP_UNIT",
+    "COREDUMP_USER_UNIT",
+    "COREDUMP_PID",
+    "COREDUMP_COMM",
+    "COREDUMP_EXE",
+    "COREDUMP_CMDLINE",
+    "COREDUMP_SIGNAL",
+    "COREDUMP_SIGNAL_NAME",
+    "COREDUMP_TIMESTAMP",
+    "_CMDLINE",
+    "_TRANSPORT",
+    "_STREAM_ID",
+    "_LINE_BREAK",
+    "SYSLOG_IDENTIFIER",
+)
+"""The fields handed on in Record.fields, where an entry has them."""
+
+FIELDS = (
+    *KEPT,
+    "MESSAGE_ID",
+    "_HOSTNAME",
+    "_SYSTEMD_UNIT",
+    "_SYSTEMD_USER_UNIT",
+    "_SYSTEMD_INVOCATION_ID",
+    "_BOOT_ID",
+    "_PID",
+    "SYSLOG_PID",
+    "_COMM",
+    "CONTAINER_NAME",
+    "CONTAINER_ID",
+    "CONTAINER_PARTIAL_MESSAGE",
+)
+"""Every field that is looked at, but for the message and the times. Values travel as tuples in this order."""
+
+_WRITERS_LIMIT = 1024
+
+Values = tuple[str | None, ...] | tuple[bytes | None, ...]
+Places = Callable[[], Sequence[int]]
+"""Gives where each line of a message of several begins, counted only when one is met."""
+
+
+class _Writer(msgspec.Struct, frozen=True):
+    """The part of an entry that repeats from line to line."""
+
+    host: str | None
+    unit: str | None
+    container: str | None
+    ident: str | None
+    pid: int | None
+    boot: str | None
+    invocation: str | None
+    message_id: str | None
+    fields: dict[str, str] | None
+    stream: tuple[str | None, ...]
+    """Tells apart the streams whose long lines arrive in pieces."""
+    more: bool
+    """The line goes on in the next entry of the stream."""
+    torn: bool
+    """The stream ended, or another process took it over, before the line did."""
+
+
+class JournalEntries(Framed):
+    """The part that ``-o json``, ``-o export`` and ``-o verbose`` share: from fields to records."""
+
+    time_from = "journald's stamps (microseconds)"
+
+    def __init__(self, local: LocalTimes | None = None) -> None:
+        super().__init__(local)
+        self._writers: dict[Values, _Writer] = {}
+        self._open: dict[tuple[str | None, ...], Record] = {}
+
+    def entry(
+        self, values: Values, message: bytes | None, offset: int, wall_us: int | None, places: Places, out: list[Record]
+    ) -> None:
+        """Append an entry's records: one for each line of its message.
+
+        ``message`` None means that journalctl left it out for its size; ``offset`` is where it begins.
+        """
+        if self._held:
+            self.release(out)
+        writer = self._writers.get(values) or self._writer(values)
+        if message is None:
+            out.append(_record(writer, b"", offset, wall_us, cut=True))
+        elif writer.more or writer.torn or self._open:
+            self._join(writer, message, offset, wall_us, out)
+        elif b"\n" in message:
+            lines = message.split(b"\n")
+            starts = list(places())
+            starts += [offset] * (len(lines) - len(starts))
+            for line, at in zip(lines, starts, strict=False):
+                if line:
+                    out.append(_record(writer, line, at, wall_us))
+        else:
+            if message[-1:] == b"\r":
+                message = message[:-1]
+            out.append(
+                Record(
+                    text=message,
+                    offset=offset,
+                    wall_us=wall_us,
+                    host=writer.host,
+                    unit=writer.unit,
+                    container=writer.container,
+                    ident=writer.ident,
+                    pid=writer.pid,
+                    boot=writer.boot,
+                    invocation=writer.invocation,
+                    message_id=writer.message_id,
+                    fields=writer.fields,
+                )
+            )
+
+    def _join(self, writer: _Writer, message: bytes, offset: int, wall_us: int | None, out: list[Record]) -> None:
+        """Put the pieces of a long line together: journald.conf LineMax=, docker's 16 KiB."""
+        record = self._open.get(writer.stream)
+        if record is None:
+            record = _record(writer, message, offset, wall_us)
+            if writer.more:
+                self._open[writer.stream] = record
+        elif len(record.text) < TEXT_LIMIT:
+            record.text += message
+        else:
+            record.cut = True
+        if not writer.more:
+            self._open.pop(writer.stream, None)
+            record.partial = writer.torn
+            out.append(record)
+
+    def flush(self, out: list[Record]) -> None:
+        """See Framed."""
+        for record in self._open.values():
+            record.partial = True
+            out.append(record)
+        self._open.clear()
+
+    def _writer(self, values: Values) -> _Writer:
+        found = {
+            field: name_of(value) if isinstance(value, bytes) else value
+            for field, value in zip(FIELDS, values, strict=True)
+            if value is not None
+        }
+        get = found.get
+        pid = get("_PID") or get("SYSLOG_PID")
+        # The manager's lines are about a unit's run: that run's id. All others are by one.
+        if "UNIT" in found:
+            invocation = get("INVOCATION_ID")
+        elif "USER_UNIT" in found:
+            invocation = get("USER_INVOCATION_ID")
+        else:
+            invocation = get("_SYSTEMD_INVOCATION_ID")
+        line_break = get("_LINE_BREAK")
+        writer = _Writer(
+            host=get("_HOSTNAME"),
+            unit=get("_SYSTEMD_USER_UNIT") or get("_SYSTEMD_UNIT"),
+            container=get("CONTAINER_NAME") or get("CONTAINER_ID"),
+            ident=get("SYSLOG_IDENTIFIER") or get("_COMM"),
+            pid=int(pid) if pid and pid.isascii() and pid.isdigit() and len(pid) < 11 else None,
+            boot=get("_BOOT_ID"),
+            invocation=invocation,
+            message_id=get("MESSAGE_ID"),
+            fields={field: found[field] for field in KEPT if field in found} or None,
+            stream=(get("_STREAM_ID"), get("CONTAINER_ID"), get("_BOOT_ID"), pid),
+            more=line_break == "line-max" or get("CONTAINER_PARTIAL_MESSAGE") == "true",
+            torn=line_break in ("eof", "pid-change"),
+        )
+        if len(self._writers) >= _WRITERS_LIMIT:
+            self._writers.clear()
+        self._writers[values] = writer
+        return writer
+
+
+def _record(writer: _Writer, text: bytes, offset: int, wall_us: int | None, *, cut: bool = False) -> Record:
+    return Record(
+        text=text[:-1] if text.endswith(b"\r") else text,
+        offset=offset,
+        wall_us=wall_us,
+        host=writer.host,
+        unit=writer.unit,
+        container=writer.container,
+        ident=writer.ident,
+        pid=writer.pid,
+        boot=writer.boot,
+        invocation=writer.invocation,
+        message_id=writer.message_id,
+        fields=writer.fields,
+        cut=cut,
+    )
+
+
+def realtime_us(source: str | bytes | None, received: str | bytes | None) -> int | None:
+    """The time journalctl itself shows: the sender's ``_SOURCE_REALTIME_TIMESTAMP`` before journald's own."""
+    for stamp in (source, received):
+        if stamp and len(stamp) < 18 and stamp.isdigit():
+            return int(stamp)
+    return None
