@@ -17,11 +17,10 @@ from sleepwatch.model import Evidence, ScanResult
 Opener = Callable[[str], BinaryIO | None]
 """Opens a source by its name, decompressed, at its first byte; None where it cannot be read a second time."""
 
-_BLOCK = 1 << 20
 _LONGEST_MATCH = 64 << 10
 
 
-def line_numbers(result: ScanResult, opener: Opener) -> ScanResult:
+def line_numbers(result: ScanResult, opener: Opener, *, block_bytes: int = 1 << 20) -> ScanResult:
     """The same result with ``line`` set on all evidence whose source ``opener`` can open. The first line is 1."""
     numbers: dict[tuple[str, int], int] = {}
     for source, evidence in _by_source(result):
@@ -30,7 +29,7 @@ def line_numbers(result: ScanResult, opener: Opener) -> ScanResult:
             continue
         with stream:
             offsets = sorted({one.offset for one in evidence})
-            numbers.update({(source, offset): line for offset, line in _count(stream, offsets)})
+            numbers.update({(source, offset): line for offset, line in _count(stream, offsets, block_bytes)})
 
     def numbered(evidence: Evidence) -> Evidence:
         return msgspec.structs.replace(evidence, line=numbers.get((evidence.source, evidence.offset), evidence.line))
@@ -70,14 +69,14 @@ def _by_source(result: ScanResult) -> Iterator[tuple[str, list[Evidence]]]:
     yield from sources.items()
 
 
-def _count(stream: BinaryIO, offsets: list[int]) -> Iterator[tuple[int, int]]:
+def _count(stream: BinaryIO, offsets: list[int], block_bytes: int) -> Iterator[tuple[int, int]]:
     """(offset, line number) for the sorted ``offsets``; those behind the end of the stream are left out."""
     line, begin, block = 1, 0, b""
     for offset in offsets:
         while begin + len(block) <= offset:
             line += block.count(b"\n")
             begin += len(block)
-            block = stream.read(_BLOCK)
+            block = stream.read(block_bytes)
             if not block:
                 return
         within = offset - begin

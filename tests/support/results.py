@@ -91,7 +91,7 @@ def evidence(sources: st.SearchStrategy[str] = _NAMES) -> st.SearchStrategy[Evid
         source=sources,
         offset=_COUNT,
         text=_TEXT,
-        line=_maybe(_COUNT),
+        line=_maybe(st.integers(min_value=1, max_value=2**40)),
         rest_bytes=_COUNT,
         rest_sha256=st.none() | st.text("0123456789abcdef", min_size=64, max_size=64),
         clock_us=_maybe(_CLOCK),
