@@ -48,28 +48,37 @@ def split(line: bytes) -> Head:
         return _split_coloured(line)
     match = _HEAD.match(line)
     assert match is not None  # every part of the expression is optional
-    return _head(match, line, match.end(), match.start(2) if match.group(2) is not None else None)
+    stamp_at = match.start(2)
+    return _head(match, line, match.end(), stamp_at if stamp_at >= 0 else None)
+
+
+_CLOCK = re.compile(rb"(?:" + _PORT_TEXT + rb" )*" + _STAMP)
+
+
+def clock_at(buffer: bytes, start: int) -> int | None:
+    """The clock of the line that begins here, in microseconds; None where it has no stamp, or colours before it."""
+    match = _CLOCK.match(buffer, start)
+    if match is None:
+        return None
+    minutes, seconds, millis, micros = match.groups()
+    return ((int(minutes) * 60 + int(seconds)) * 1000 + int(millis)) * 1000 + int(micros)
 
 
 def _head(match: re.Match[bytes], text: bytes, body_at: int, stamp_at: int | None) -> Head:
+    port, minutes, seconds, millis, micros, stamped_level, inner_port, bare_level = match.groups()
     clock = None
-    if match.group(2) is not None:
-        clock = clock_us(match.group(2), match.group(3), match.group(4), match.group(5))
-    level = match.group(6) or match.group(8)
-    ports = match.group(1) + (match.group(7) or b"")
+    if minutes is not None:
+        clock = ((int(minutes) * 60 + int(seconds)) * 1000 + int(millis)) * 1000 + int(micros)
+    ports = port + inner_port if inner_port else port
+    level = stamped_level or bare_level
     return Head(
-        ports="/".join(p.decode() for p in _PORT.findall(ports)) if ports else None,
-        clock_us=clock,
-        level=level.decode() if level else None,
-        body=text[match.end() :],
-        body_at=body_at,
-        stamp_at=stamp_at,
+        "/".join(p.decode() for p in _PORT.findall(ports)) if ports else None,
+        clock,
+        level.decode() if level else None,
+        text[match.end() :],
+        body_at,
+        stamp_at,
     )
-
-
-def clock_us(minutes: bytes, seconds: bytes, millis: bytes, micros: bytes) -> int:
-    """The server's own clock in microseconds since its process's logger was made."""
-    return ((int(minutes) * 60 + int(seconds)) * 1000 + int(millis)) * 1000 + int(micros)
 
 
 def _split_coloured(line: bytes) -> Head:

@@ -16,6 +16,8 @@ from sleepwatch.model import Event, Origin
 
 BEFORE_SLEEP_US = 2_000_000
 """An arrival at most this long before ``sleep.enter`` may still have been tokenizing when the server slept."""
+TOGETHER_US = 20_000
+"""Two launches this close were in the queue at the same time."""
 _MANY = 256
 _IDLE_OPTION = re.compile(r"--sleep-idle-seconds[ =](-?\d+)")
 
@@ -118,7 +120,7 @@ class Ledger:
     __slots__ = (
         "abort", "arrivals", "arrivals_late", "build", "busy", "counts_arrivals", "era", "failed_reload", "first",
         "idle_us", "last", "last_active_us", "listening", "load_failed", "mark", "origin", "phase", "port", "proxied",
-        "queued", "reload_us", "requests", "saw_arrival", "saw_format", "saw_launch", "saw_posted", "served", "sleep",
+        "queued", "released", "reload_us", "requests", "saw_arrival", "saw_format", "saw_launch", "saw_posted", "served", "sleep",
         "sleep_mode", "sleeps", "stopping", "verbosity", "woken",
     )  # fmt: skip
 
@@ -141,6 +143,8 @@ class Ledger:
         self.woken = 0
         self.requests = 0
         self.served = False
+        self.released: Event | None = None
+        """The last release seen."""
         self.listening = False
         self.sleep_mode = False
         self.idle_us: int | None = None
@@ -370,6 +374,21 @@ class Ledger:
         self._count_launch()
         return changed
 
+    def _run(self, event: Event) -> bool:
+        """Many launches and releases at once, while awake and with nothing to count them against."""
+        fields = event.fields
+        changed = self._awake_line(event) if self.phase is not Phase.AWAKE else False
+        for task in fields["released"]:
+            self.busy.pop(task, None)
+        for launch in fields["open"]:
+            if len(self.busy) < 4096:
+                self.busy[launch.fields["id"]] = launch
+        self.mark = max(self.mark, fields["mark"])
+        self.requests += fields["launched"]
+        self.served = True
+        self.last_active_us = event.clock_us
+        return changed
+
     def _count_launch(self) -> None:
         if self.arrivals:
             self.arrivals.pop()
@@ -394,7 +413,7 @@ class Ledger:
             came = sleep.proxied
         else:
             self._count_launch()
-            if len(sleep.launches) == 2 and sleep.twins is None and _close(sleep.launches):
+            if len(sleep.launches) == 2 and self._together(sleep.launches):
                 sleep.twins = (sleep.launches[0], sleep.launches[1])
                 return True
             return False
@@ -408,6 +427,13 @@ class Ledger:
         pending.extra = pending.launched = waited
         pending.task = waited.fields["id"]
         return True
+
+    def _together(self, launches: list[Event]) -> bool:
+        """Did the second launch follow at once, or as soon as the first had left its slot?"""
+        first, second = launches
+        since = self.released if self.released is not None and self.released.fields["id"] == first.fields["id"] else first
+        gap = elapsed_us(since, second)
+        return gap is not None and gap < TOGETHER_US
 
     def _claim_extra(self, sleep: Sleep) -> Pending:
         for pending in reversed(sleep.pendings):
@@ -428,6 +454,7 @@ class Ledger:
         task = event.fields["id"]
         self.busy.pop(task, None)
         self.served = True
+        self.released = event
         self.last_active_us = event.clock_us
         return False
 
@@ -494,11 +521,6 @@ def _stale(sleep: Sleep, pending: Pending) -> bool:
     return age is not None and age > BEFORE_SLEEP_US
 
 
-def _close(launches: list[Event]) -> bool:
-    gap = elapsed_us(launches[0], launches[1])
-    return gap is not None and gap < 500_000
-
-
 def _era(event: Event, build: str | None) -> str | None:
     """Era by build number where one is printed, else by the prefix: only eras B and C print stamps by default."""
     number = int(build[1:]) if build and build[1:].isdigit() else 0
@@ -528,5 +550,6 @@ _HANDLERS = {
     "request.cancelled": Ledger._cancelled,
     "request.launched": Ledger._launched,
     "request.released": Ledger._released,
+    "requests.run": Ledger._run,
     "request.refused": Ledger._refused,
 }

@@ -8,6 +8,8 @@ the system clock, so a small backward step is only noise (thread order, a steppe
 
 from __future__ import annotations
 
+import sys
+
 from sleepwatch.model import Event, Origin
 
 MINUTE_US = 60_000_000
@@ -18,12 +20,16 @@ HEAD_LINES = 8
 
 STARTUP = frozenset({"process.start", "process.verbosity", "load.begin", "load.ready", "load.done"})
 _LOAD = "load.begin"
+_SLEEP = frozenset({"sleep.enter", "sleep.entered", "sleep.exit", "sleep.exited"})
+_COUNTED = frozenset({"request.arrived", "request.formatted", "request.posted"})
 
 
 class Stream:
     """What is known of one writer: its prefix, its clock, and whether the life it is in has come past its start."""
 
-    __slots__ = ("clock_us", "head_wanted", "is_router", "is_server", "markers", "origin", "stamped", "started", "woke")
+    __slots__ = (
+        "clock_us", "head_wanted", "is_router", "is_server", "markers", "origin", "stamped", "started", "steady", "woke",
+    )  # fmt: skip
 
     def __init__(self, origin: Origin) -> None:
         self.origin = origin
@@ -37,6 +43,8 @@ class Stream:
         self.woke = False
         """A sleep or wake was seen in this life: a load is then a reload."""
         self.head_wanted = HEAD_LINES
+        self.steady = 0
+        """Launches since the last wake (or start) in a log that prints no arrivals; below zero in one that does."""
         self.is_router = False
         self.is_server = False
         """Has printed lines only a process with a model prints (a router never does)."""
@@ -48,6 +56,7 @@ class Stream:
         if new:
             self.markers = set()
             self.woke = False
+            self.steady = 0
             self.is_router = False
             self.is_server = False
             self.head_wanted = HEAD_LINES
@@ -59,8 +68,13 @@ class Stream:
             self.markers.add(event.pattern)
         else:
             self.markers = set()
-        if event.type in ("sleep.enter", "sleep.entered", "sleep.exit", "sleep.exited"):
+        if event.type in _SLEEP:
             self.woke = True
+            self.steady = min(self.steady, 0)
+        elif event.type == "request.launched":
+            self.steady += 1
+        elif event.type in _COUNTED:
+            self.steady = -sys.maxsize
         return new
 
     def _restarted(self, event: Event, clock: int | None, last: int | None) -> bool:

@@ -18,7 +18,8 @@ from sleepwatch.prefix import Head
 
 RETURN_US = 2 * CLOCK_NOISE_US
 """Text is printed in one go: behind it the server's own clock goes on within this time."""
-_LOOK = 256
+_LOOK = 64
+_LOOK_AHEAD = 16
 
 _LOG_SHAPED = re.compile(
     rb"(?:[IWED] )?(?:srv|slot|que|res|cmn|spec) +\S"  # tagged
@@ -34,6 +35,16 @@ _LOG_SHAPED = re.compile(
 class Around:
     """The lines of the same writer around one line, nearest first; a bounded stretch of them."""
 
+    __slots__ = ("ports",)
+
+    def __init__(self) -> None:
+        self.ports: str | None = None
+        """The line's own ``[port]``: only lines with the same are its neighbours."""
+
+    def next_clock(self) -> int | None:
+        """The clock of the very next line where it is plainly of the same writer and stamped; else None."""
+        return None
+
     def before(self) -> Iterable[Head]:
         """Lines before it, going back."""
         raise NotImplementedError
@@ -42,13 +53,20 @@ class Around:
         """Lines after it."""
         raise NotImplementedError
 
+    def clocks_after(self) -> Iterable[int]:
+        """The clocks of the stamped lines after it."""
+        return (head.clock_us for head in self.after() if head.clock_us is not None)
+
 
 def is_genuine(stream: Stream, event: Event, around: Around) -> bool:
     """In a stamped stream: does this line's clock fit between its neighbours'?"""
     clock, last = event.clock_us, stream.clock_us
     if clock is None:
         return True
-    following = _first_stamped(around.after())
+    near = around.next_clock()
+    if near is not None and last is not None and last <= clock <= near and clock - last <= CLOCK_NOISE_US:
+        return True
+    following = near if near is not None else next(iter(around.clocks_after()), None)
     if last is None:
         return following is None or following >= clock - CLOCK_NOISE_US or fell(clock, following)
     start = event.type in STARTUP
@@ -68,20 +86,10 @@ def is_genuine(stream: Stream, event: Event, around: Around) -> bool:
     return start and not _inside_text(around, last)
 
 
-def _first_stamped(heads: Iterable[Head]) -> int | None:
-    for head in heads:
-        if head.clock_us is not None:
-            return head.clock_us
-    return None
-
-
 def _runs_ahead(around: Around, last: int, clock: int) -> bool:
     """After a jump forward: does the clock soon come back to where it was before, with no restart between?"""
     at = clock
-    for head in islice(around.after(), _LOOK):
-        now = head.clock_us
-        if now is None:
-            continue
+    for now in islice(around.clocks_after(), _LOOK_AHEAD):
         if now < at - CLOCK_NOISE_US:
             return last - CLOCK_NOISE_US <= now <= last + RETURN_US
         at = max(at, now)
@@ -91,10 +99,7 @@ def _runs_ahead(around: Around, last: int, clock: int) -> bool:
 def _returns(around: Around, last: int, clock: int) -> bool:
     """After a fall: does the clock soon jump back to right behind where it had been?"""
     at = clock
-    for head in islice(around.after(), _LOOK):
-        now = head.clock_us
-        if now is None:
-            continue
+    for now in islice(around.clocks_after(), _LOOK):
         if now > at + CLOCK_NOISE_US:
             return last - CLOCK_NOISE_US // 1000 <= now <= last + RETURN_US
         at = now

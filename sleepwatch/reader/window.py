@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sleepwatch.model import Record
-from sleepwatch.prefix import Head, split
+from sleepwatch.prefix import Head, clock_at, split
 from sleepwatch.reader.genuine import Around
 
 REACH = 64 << 10
@@ -21,13 +21,18 @@ RECORDS = 64
 class LinesAround(Around):
     """Neighbours of a line in a buffer of a bare log: lines with the same ``[port]`` in front."""
 
-    __slots__ = ("_buffer", "_end", "_ports", "_start")
+    __slots__ = ("_buffer", "_end", "_start")
 
-    def __init__(self, buffer: bytes, start: int, ports: str | None) -> None:
+    def __init__(self, buffer: bytes, start: int) -> None:
+        super().__init__()
         self._buffer = buffer
         self._start = start
         self._end = buffer.find(b"\n", start, start + REACH)
-        self._ports = ports
+
+    def next_clock(self) -> int | None:
+        if self.ports is not None or self._end < 0:
+            return None
+        return clock_at(self._buffer, self._end + 1)
 
     def before(self) -> Iterator[Head]:
         buffer, floor = self._buffer, max(0, self._start - REACH)
@@ -37,7 +42,7 @@ class LinesAround(Around):
             if start == 0 and floor > 0:
                 return  # its beginning is out of reach
             head = split(buffer[start : min(end, start + REACH)])
-            if head.ports == self._ports and (head.body or head.clock_us is not None):
+            if head.ports == self.ports and (head.body or head.clock_us is not None):
                 yield head
             end = start - 1
 
@@ -49,22 +54,35 @@ class LinesAround(Around):
         while start < len(buffer) and start < ceiling:
             end = buffer.find(b"\n", start, ceiling)
             head = split(buffer[start : end if end >= 0 else min(ceiling, len(buffer))])
-            if head.ports == self._ports and (head.body or head.clock_us is not None):
+            if head.ports == self.ports and (head.body or head.clock_us is not None):
                 yield head
             if end < 0:
                 return
             start = end + 1
 
 
+    def clocks_after(self) -> Iterator[int]:
+        buffer, ceiling = self._buffer, self._start + REACH
+        if self.ports is not None or b"\x1b" in buffer[self._start : self._start + 8]:
+            yield from super().clocks_after()
+            return
+        start = self._end + 1
+        while 0 < start < ceiling:
+            clock = clock_at(buffer, start) if buffer[start : start + 1] != b"[" else None
+            if clock is not None:
+                yield clock
+            start = buffer.find(b"\n", start, ceiling) + 1
+
+
 class RecordsAround(Around):
     """Neighbours of a record among records of a carrier: those of the same writer, with the same ``[port]``."""
 
-    __slots__ = ("_at", "_ports", "_records", "_writer")
+    __slots__ = ("_at", "_records", "_writer")
 
-    def __init__(self, records: list[Record], at: int, ports: str | None) -> None:
+    def __init__(self, records: list[Record], at: int) -> None:
+        super().__init__()
         self._records = records
         self._at = at
-        self._ports = ports
         self._writer = writer(records[at])
 
     def before(self) -> Iterator[Head]:
@@ -79,7 +97,7 @@ class RecordsAround(Around):
         record = self._records[at]
         if writer(record) == self._writer:
             head = split(record.text[:REACH])
-            if head.ports == self._ports and (head.body or head.clock_us is not None):
+            if head.ports == self.ports and (head.body or head.clock_us is not None):
                 yield head
 
 
