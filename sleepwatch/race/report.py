@@ -190,6 +190,7 @@ def bug_report(sweep: Sweep) -> str:
     table_rows = "\n".join(f"| {row.when} | {row.count} | {row.result} |" for row in rows(sweep.trials))
     front = "- In front of each send, at the offset, a 1-token completion was served.\n" if plan.warm else ""
     second = "- A request without an answer was then freed by a second, short one.\n" if plan.patient else ""
+    limit = _span(round(plan.timeout_seconds * 1_000_000))
     return f"""\
 ## {_title(sweep)}
 
@@ -208,8 +209,8 @@ def bug_report(sweep: Sweep) -> str:
 - Each send: a short completion is served; the server falls asleep {_span(facts.sleep_after_us)} after its end; one
   `POST /completion` with a prompt of generated words goes out at a chosen offset to that moment, on a connection that
   was opened before. Offsets are against the server's own log line.
-{front}{second}- No answer within {plan.timeout_seconds:.0f} s and `"is_sleeping": true` in `/props` counts as hung, a closed
-  connection and a dead process as crashed. A 400 (longer than the context) means that the request reached a slot.
+{front}{second}- No answer within {limit} and `"is_sleeping": true` in `/props` counts as hung, a closed connection and
+  a dead process as crashed. A 400 (longer than the context) means that the request reached a slot.
 
 ### Where it comes from
 

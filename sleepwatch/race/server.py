@@ -31,6 +31,9 @@ HOST = "127.0.0.1"
 _STOP_SECONDS = 5.0
 """How long a server may take to stop by itself before it is killed."""
 
+_REAP_SECONDS = 2.0
+"""How long the system's init may take to reap what was killed; until then it still has its place in the table."""
+
 _FOREIGN_SETTINGS = ("LLAMA_ARG_", "LLAMA_LOG_", "LLAMA_API_KEY", "LLAMA_SERVER_")
 """Environment variables llama-server reads as options (llama.cpp common/arg.cpp): a sweep runs what it says it runs."""
 
@@ -228,8 +231,7 @@ class Server:
         process, self._process = self._process, None
         if process is None:
             return
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)  # what it started and left
+        _end_group(process.pid)
         assert self._reader is not None
         assert process.stdout is not None
         self._reader.join(_STOP_SECONDS)
@@ -286,6 +288,15 @@ class Server:
             f"the server ended before it was ready, with {how}",
             hint=f"its last words: {last}" if last else "it printed nothing",
         )
+
+
+def _end_group(group: int) -> None:
+    """Kill what a process that has ended left behind in its group, and wait until it is gone."""
+    deadline = time.monotonic() + _REAP_SECONDS
+    with contextlib.suppress(ProcessLookupError):
+        while time.monotonic() < deadline:
+            os.killpg(group, signal.SIGKILL)
+            time.sleep(0.005)
 
 
 def free_port() -> int:

@@ -46,7 +46,7 @@ class Search:
             self.lo_us = below
         if self._waiting:
             return self._waiting.pop(0)
-        return self._finer()
+        return min(max(self._finer(), self.lo_us), self.hi_us)  # jitter can have carried a send out of the range
 
     def record(self, offset_us: int, outcome: str, *, bad: bool) -> None:
         """What came of a send that really went out at ``offset_us``."""
