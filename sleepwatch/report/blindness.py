@@ -88,7 +88,7 @@ def _requests(life: Life) -> str | None:
 def _answers(life: Life) -> str | None:
     if life.can_see.answered:
         return None
-    return "answers are not logged: that a request was worked on does not show that its client got the reply"
+    return f"{_verbosity(life)}: requests that get a slot are not logged; -lv 3 would show which were worked on"
 
 
 def _exit(life: Life) -> str | None:
