@@ -87,9 +87,9 @@ def json_text(document: Any) -> str:
 
 
 def jsonl(result: ScanResult, *, possible: bool = False, raw: RawTexts | None = None) -> Iterator[str]:
-    """One incident a line (each with its line feed), in the document's order."""
+    """One incident a line, without line feeds, in the document's order."""
     for incident in shown(result, possible=possible):
-        yield msgspec.json.encode(incident_entry(incident, raw)).decode() + "\n"
+        yield msgspec.json.encode(incident_entry(incident, raw)).decode()
 
 
 def _evidence_entry(evidence: Evidence, raw: RawTexts | None) -> dict[str, Any]:
