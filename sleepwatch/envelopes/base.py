@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import ClassVar, Protocol
 
 from sleepwatch.model import Record
@@ -41,6 +41,7 @@ HEAD_LIMIT = 64 << 10
 MISFIT_LIMIT = 200
 """So many lines in a row that do not fit, and the source is looked at afresh."""
 
+_LINE = re.compile(rb"^.+", re.MULTILINE)
 _MISFIT_BYTES = 1 << 20
 _BOM = b"\xef\xbb\xbf"
 _NAMES_LIMIT = 4096
@@ -62,6 +63,45 @@ def chomp(line: bytes) -> bytes:
     if line.endswith(b"\n"):
         line = line[:-1]
     return line[:-1] if line.endswith(b"\r") else line
+
+
+class Pieces:
+    """Lines that their carrier delivers in pieces; one line can be open in each stream."""
+
+    _LIMIT = 256  # streams; more at a time means that the ends never come
+
+    def __init__(self) -> None:
+        self._open: dict[Hashable, Record] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._open)
+
+    def add(self, stream: Hashable, piece: Record, out: list[Record], *, more: bool) -> None:
+        """Take the next piece of a stream's line. The line is appended once a piece comes that has no ``more``."""
+        line = self._open.get(stream)
+        if line is None:
+            line = piece
+            if more:
+                if len(self._open) >= self._LIMIT:
+                    self.flush(out)
+                self._open[stream] = line
+        else:
+            if len(line.text) < TEXT_LIMIT:
+                line.text += piece.text
+            else:
+                line.cut = True
+            line.cut = line.cut or piece.cut
+            line.partial = piece.partial
+        if not more:
+            self._open.pop(stream, None)
+            out.append(line)
+
+    def flush(self, out: list[Record]) -> None:
+        """Append the lines whose ends have not come, as ``partial``."""
+        for line in self._open.values():
+            line.partial = True
+            out.append(line)
+        self._open.clear()
 
 
 class Framed:
@@ -111,6 +151,10 @@ class Framed:
 
     def flush(self, out: list[Record]) -> None:
         """Append what this envelope itself holds back."""
+
+    def starts(self, data: bytes) -> list[int]:
+        """Where the carrier's entries begin: here, at each line that is not empty."""
+        return [match.start() for match in _LINE.finditer(data)]
 
     @classmethod
     def explains(cls, head: bytes) -> int:
@@ -216,6 +260,10 @@ class LineFramed(Framed):
                 return
         if at < len(block):
             self.between(block, at, len(block), offset, out)
+
+    def starts(self, data: bytes) -> list[int]:
+        """See Framed."""
+        return [match.start() for match in self.pattern.finditer(data)]
 
     @classmethod
     def explains(cls, head: bytes) -> int:

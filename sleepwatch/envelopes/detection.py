@@ -6,7 +6,10 @@ import re
 
 from sleepwatch.envelopes.bare import Bare
 from sleepwatch.envelopes.base import HEAD_LIMIT, Envelope, Framed
+from sleepwatch.envelopes.compose import Compose
+from sleepwatch.envelopes.cri import Cri
 from sleepwatch.envelopes.docker_json import DockerJson
+from sleepwatch.envelopes.docker_logs import DockerDesktop, DockerLogs, KubectlPrefix
 from sleepwatch.envelopes.journal_export import JournalExport
 from sleepwatch.envelopes.journal_json import JournalJson, JournalJsonPretty
 from sleepwatch.envelopes.journal_text import (
@@ -21,24 +24,49 @@ from sleepwatch.envelopes.journal_text import (
     cut_width,
 )
 from sleepwatch.envelopes.journal_verbose import JournalVerbose
+from sleepwatch.envelopes.lemonade import Lemonade
+from sleepwatch.envelopes.llama_swap import LlamaSwap
+from sleepwatch.envelopes.lm_studio import LmStudio
+from sleepwatch.envelopes.mail_quote import MailQuote, unquoted
+from sleepwatch.envelopes.model_runner import ModelRunner
+from sleepwatch.envelopes.ollama import Ollama
+from sleepwatch.envelopes.supervision import Launchd, S6Log, S6Tai64n, Supervisord, Svlogd, Tai64n
+from sleepwatch.envelopes.syslog import Syslog3164, Syslog5424
 from sleepwatch.errors import SleepwatchError
 from sleepwatch.times import LocalTimes
 
-# The more special one stands first: what it explains, a later one may explain too.
+# Each of them frames every line. The more special one stands first: what it explains, a later one may explain too.
 _STRICT: tuple[type[Framed], ...] = (
     DockerJson,
     JournalJson,
     JournalJsonPretty,
     JournalExport,
     JournalVerbose,
+    Syslog5424,
+    Syslog3164,
+    Cri,
+    ModelRunner,
+    KubectlPrefix,
+    Compose,
+    Tai64n,
+    Svlogd,
+    S6Log,
+    Lemonade,
+    Launchd,
+    LmStudio,
     JournalShortIso,
     JournalShortFull,
     JournalShortUnix,
     JournalShortMonotonic,
     JournalShort,
+    DockerLogs,
+    DockerDesktop,
+    MailQuote,
 )
-_OTHERS: tuple[type[Framed], ...] = (SyslogFile, SyslogFileIso, Bare)
-_BY_NAME = {cls.name: cls for cls in (*_STRICT, *_OTHERS)}
+# These frame their own lines only; the server's stand between them as they are.
+_MIXED: tuple[type[Framed], ...] = (Supervisord, LlamaSwap, Ollama)
+_OTHERS: tuple[type[Framed], ...] = (SyslogFile, SyslogFileIso, S6Tai64n, Bare)
+_BY_NAME = {cls.name: cls for cls in (*_STRICT, *_MIXED, *_OTHERS)}
 
 _SHARE = 0.6
 """The part of the head's lines that an envelope must explain."""
@@ -47,6 +75,9 @@ _SHARE = 0.6
 _SERVER = re.compile(
     rb"^(?:\[ *\d{1,5}\] ?)*(?:\x1b\[\d*m)*\d{1,9}\.[0-5]\d\.\d{3}\.\d{3} (?:\x1b\[\d*m)*", re.MULTILINE
 )
+_LINES_OF_MIXED = 2
+"""Lines of its own that show a mixed output, in a head of more than a few."""
+
 _ESCAPED = re.compile(rb"#0(?:12|33\[|11)| rsyslogd(?:\[\d+\])?: ")
 
 
@@ -73,38 +104,50 @@ def names() -> list[str]:
 
 
 def _find(head: bytes, local: LocalTimes | None) -> Envelope | None:
-    cls = _strict(head)
+    cls = _kind(head)
     if cls is None:
         return None
-    if cls is JournalShort and _ESCAPED.search(head):
-        cls = SyslogFile
-    elif cls is JournalShortIso and _ESCAPED.search(head):
-        cls = SyslogFileIso
     envelope = cls(local)
     if isinstance(envelope, JournalText):
         envelope.cut_width = cut_width(head)
+    if isinstance(envelope, MailQuote):
+        inner = _find(unquoted(head), local)
+        if inner is not None:
+            envelope.contain(inner)
     envelope.redetect = lambda held: _find(held, local)
     return envelope
 
 
-def _strict(head: bytes) -> type[Framed] | None:
-    """The carrier that frames every line of the head. A server's unframed line speaks against all of them:
+def _kind(head: bytes) -> type[Framed] | None:
+    """The carrier that explains the head, or None.
 
-    its prompts can hold any carrier's lines.
+    A line that the server itself wrote speaks against every carrier: its prompts can hold any carrier's lines. So the
+    carrier's must come first, and where the carrier frames all lines, the server's may hardly occur.
     """
     lines = _count(head)
     if not lines:
         return None
     server = _SERVER.search(head)
-    unframed = len(_SERVER.findall(head)) if server else 0
-    for cls in _STRICT:
-        explained = cls.explains(head)
-        if explained < _SHARE * lines:
-            continue
-        if server is not None and (unframed * 10 >= lines or cls.explains(head[: server.start()]) == 0):
-            continue
-        return cls
+    before = head[: server.start()] if server else head
+    bare = len(_SERVER.findall(head)) if server else 0
+    if bare * 10 < lines:
+        for cls in _STRICT:
+            if cls.explains(head) >= _SHARE * lines and cls.explains(before):
+                return _escaping(cls, head)
+    for cls in _MIXED:
+        if cls.explains(head) >= min(_LINES_OF_MIXED, lines) and cls.explains(before):
+            return cls
     return None
+
+
+def _escaping(cls: type[Framed], head: bytes) -> type[Framed]:
+    """rsyslog's files look like the journal's text but for their escapes."""
+    if _ESCAPED.search(head):
+        if cls is JournalShort:
+            return SyslogFile
+        if cls is JournalShortIso:
+            return SyslogFileIso
+    return cls
 
 
 def _count(head: bytes) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
-from sleepwatch.envelopes.base import TEXT_LIMIT, Framed
+from sleepwatch.envelopes.base import Framed, Pieces
 from sleepwatch.envelopes.stamps import rfc3339_text_us
 from sleepwatch.model import Record
 from sleepwatch.times import LocalTimes
@@ -33,7 +33,7 @@ class DockerJson(Framed):
 
     def __init__(self, local: LocalTimes | None = None) -> None:
         super().__init__(local)
-        self._open: dict[str, Record] = {}  # stream -> a line whose line feed has not come
+        self._pieces = Pieces()
 
     def read(self, block: bytes, offset: int, out: list[Record]) -> None:
         """See Framed."""
@@ -56,33 +56,20 @@ class DockerJson(Framed):
             if ended:
                 text = text[:-2] if text.endswith(b"\r\n") else text[:-1]
             place = offset + start + (len(_HEAD) if line.startswith(_HEAD) else max(line.find(b'"log"'), 0))
-            if ended and not self._open:
-                container = _container(entry.attrs) if entry.attrs else None
-                out.append(Record(text=text, offset=place, wall_us=wall, container=container))
+            record = Record(
+                text=text,
+                offset=place,
+                wall_us=wall,
+                container=_container(entry.attrs) if entry.attrs else None,
+            )
+            if ended and not self._pieces:
+                out.append(record)
             else:
-                self._join(entry, text, ended, place, wall, out)
-
-    def _join(self, entry: _Entry, text: bytes, ended: bool, place: int, wall: int, out: list[Record]) -> None:
-        record = self._open.get(entry.stream)
-        if record is None:
-            container = _container(entry.attrs) if entry.attrs else None
-            record = Record(text=text, offset=place, wall_us=wall, container=container)
-            if not ended:
-                self._open[entry.stream] = record
-        elif len(record.text) < TEXT_LIMIT:
-            record.text += text
-        else:
-            record.cut = True
-        if ended:
-            self._open.pop(entry.stream, None)
-            out.append(record)
+                self._pieces.add(entry.stream, record, out, more=not ended)
 
     def flush(self, out: list[Record]) -> None:
         """See Framed."""
-        for record in self._open.values():
-            record.partial = True
-            out.append(record)
-        self._open.clear()
+        self._pieces.flush(out)
 
     @classmethod
     def explains(cls, head: bytes) -> int:
@@ -93,12 +80,11 @@ class DockerJson(Framed):
 def _entry(line: bytes) -> _Entry | None:
     try:
         return _decode(line)
-    except UnicodeDecodeError:  # bytes that are no UTF-8, which the daemon itself never writes
-        pass
     except (msgspec.DecodeError, RecursionError):
-        return None
+        if line.isascii():
+            return None
     try:
-        return _decode(line.decode("utf-8", "replace"))
+        return _decode(line.decode("utf-8", "replace"))  # the daemon writes UTF-8, but files get damaged
     except (msgspec.DecodeError, RecursionError):
         return None
 

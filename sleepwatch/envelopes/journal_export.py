@@ -134,6 +134,20 @@ class JournalExport(JournalEntries):
         self._passing = False
         super().flush(out)
 
+    def starts(self, data: bytes) -> list[int]:
+        """See Framed."""
+        starts = []
+        at = 0
+        while at < len(data):
+            if data[at] == 10:
+                at += 1
+                continue
+            starts.append(at)
+            at = max(_read_fields(data, at).end, at + 1) if _START.match(data, at) else data.find(b"\n", at) + 1
+            if not at:
+                break
+        return starts
+
     @classmethod
     def explains(cls, head: bytes) -> int:
         """See Framed."""

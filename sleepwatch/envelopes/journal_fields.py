@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from sleepwatch.envelopes.base import TEXT_LIMIT, Framed, name_of
+from sleepwatch.envelopes.base import Framed, Pieces, name_of
 from sleepwatch.model import Record
 from sleepwatch.times import LocalTimes
 
@@ -96,7 +96,7 @@ class JournalEntries(Framed):
     def __init__(self, local: LocalTimes | None = None) -> None:
         super().__init__(local)
         self._writers: dict[Values, _Writer] = {}
-        self._open: dict[tuple[str | None, ...], Record] = {}
+        self._pieces = Pieces()
 
     def entry(
         self, values: Values, message: bytes | None, offset: int, wall_us: int | None, places: Places, out: list[Record]
@@ -110,8 +110,9 @@ class JournalEntries(Framed):
         writer = self._writers.get(values) or self._writer(values)
         if message is None:
             out.append(_record(writer, b"", offset, wall_us, cut=True))
-        elif writer.more or writer.torn or self._open:
-            self._join(writer, message, offset, wall_us, out)
+        elif writer.more or writer.torn or self._pieces:
+            piece = _record(writer, message, offset, wall_us, partial=writer.torn)
+            self._pieces.add(writer.stream, piece, out, more=writer.more)
         elif b"\n" in message:
             lines = message.split(b"\n")
             starts = list(places())
@@ -139,28 +140,9 @@ class JournalEntries(Framed):
                 )
             )
 
-    def _join(self, writer: _Writer, message: bytes, offset: int, wall_us: int | None, out: list[Record]) -> None:
-        """Put the pieces of a long line together: journald.conf LineMax=, docker's 16 KiB."""
-        record = self._open.get(writer.stream)
-        if record is None:
-            record = _record(writer, message, offset, wall_us)
-            if writer.more:
-                self._open[writer.stream] = record
-        elif len(record.text) < TEXT_LIMIT:
-            record.text += message
-        else:
-            record.cut = True
-        if not writer.more:
-            self._open.pop(writer.stream, None)
-            record.partial = writer.torn
-            out.append(record)
-
     def flush(self, out: list[Record]) -> None:
         """See Framed."""
-        for record in self._open.values():
-            record.partial = True
-            out.append(record)
-        self._open.clear()
+        self._pieces.flush(out)
 
     def _writer(self, values: Values) -> _Writer:
         found = {
@@ -198,7 +180,9 @@ class JournalEntries(Framed):
         return writer
 
 
-def _record(writer: _Writer, text: bytes, offset: int, wall_us: int | None, *, cut: bool = False) -> Record:
+def _record(
+    writer: _Writer, text: bytes, offset: int, wall_us: int | None, *, cut: bool = False, partial: bool = False
+) -> Record:
     return Record(
         text=text[:-1] if text.endswith(b"\r") else text,
         offset=offset,
@@ -213,6 +197,7 @@ def _record(writer: _Writer, text: bytes, offset: int, wall_us: int | None, *, c
         message_id=writer.message_id,
         fields=writer.fields,
         cut=cut,
+        partial=partial,
     )
 
 

@@ -68,10 +68,8 @@ class JournalJson(JournalEntries):
         """Append the records of one JSON object, which begins at ``offset``. False: it is no journal entry."""
         try:
             entry: Any = _decode_entry(raw)
-        except msgspec.ValidationError:  # valid JSON of another shape: a repeated or binary field
+        except (msgspec.DecodeError, RecursionError):
             return self._unusual(raw, offset, out)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            return False
         value = entry.message
         if value.__class__ is str:
             at = raw.find(b'"MESSAGE":"') + 11
@@ -91,9 +89,10 @@ class JournalJson(JournalEntries):
         return True
 
     def _unusual(self, raw: bytes, offset: int, out: list[Record]) -> bool:
+        """The same for an entry with a repeated or binary field besides its message, or bytes that are no UTF-8."""
         try:
-            entry = _decode_any(raw)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            entry = _decode_any(raw if raw.isascii() else raw.decode("utf-8", "replace"))
+        except (msgspec.DecodeError, RecursionError):
             return False
         received = _text(entry.get("__REALTIME_TIMESTAMP"))
         if received is None:
@@ -162,6 +161,10 @@ class JournalJsonPretty(JournalJson):
         if self._lines:
             self._close(out)
             self.release(out)
+
+    def starts(self, data: bytes) -> list[int]:
+        """See Framed."""
+        return [match.start() for match in re.finditer(rb"^\{\r?$", data, re.MULTILINE)]
 
     @classmethod
     def explains(cls, head: bytes) -> int:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from typing import ClassVar
 
-from sleepwatch.envelopes.base import TEXT_LIMIT, LineFramed, name_of
+from sleepwatch.envelopes.base import LineFramed, Pieces, name_of
 from sleepwatch.model import Record
 from sleepwatch.times import LocalTimes, fraction_us, month_number, rfc3339_us, seconds_of_day
 
@@ -50,7 +50,7 @@ class JournalText(LineFramed):
         self._writers: dict[bytes, _Writer] = {}
         self._last: Record | None = None
         self._indent = b""
-        self._long: dict[tuple[str | None, int | None], Record] = {}
+        self._pieces = Pieces()
 
     def wall_us(self, match: re.Match[bytes]) -> int | None:
         """The stamp's wall time; None where it carries none."""
@@ -89,10 +89,10 @@ class JournalText(LineFramed):
             record.cut = True
         if text[:1] == b"[" and _BLOB.fullmatch(text):
             record.cut = True
-        if len(text) == _JOURNALD_LINE_MAX or self._long:
-            self._join(record, out)
+        if len(text) == _JOURNALD_LINE_MAX or self._pieces:
+            self._pieces.add((ident, pid), record, out, more=len(text) == _JOURNALD_LINE_MAX)
         elif b"#0" in text:
-            self._unescape(record, out)
+            out += unescaped(record, several=self.escapes or ident == "systemd-coredump")
         else:
             out.append(record)
         return True
@@ -114,54 +114,9 @@ class JournalText(LineFramed):
         self._writers[who] = writer
         return writer
 
-    def _join(self, record: Record, out: list[Record]) -> None:
-        """Put the pieces of a line together that was longer than journald's LineMax."""
-        key = (record.ident, record.pid)
-        first = self._long.get(key)
-        more = len(record.text) == _JOURNALD_LINE_MAX
-        if first is None:
-            if more:
-                self._long[key] = record
-            else:
-                out.append(record)
-            return
-        if len(first.text) < TEXT_LIMIT:
-            first.text += record.text
-        else:
-            first.cut = True
-        first.cut = first.cut or record.cut
-        if not more:
-            out.append(self._long.pop(key))
-
     def flush(self, out: list[Record]) -> None:
         """See Framed."""
-        for record in self._long.values():
-            record.partial = True
-            out.append(record)
-        self._long.clear()
-
-    def _unescape(self, record: Record, out: list[Record]) -> None:
-        """Undo rsyslog's escapes: ``#033[`` is a colour, ``#012`` a line feed where a text of several lines is sure.
-
-        It is not where a server's stamp follows: each line of a server is a record of its own in every carrier.
-        """
-        text = record.text.replace(b"#033[", b"\x1b[")
-        several = self.escapes or record.ident == "systemd-coredump"
-        if not several or b"#012" not in text:
-            record.text = text
-            out.append(record)
-            return
-        at = record.offset
-        raw = record.text.split(b"#012")
-        if any(_STAMPED.match(piece) for piece in raw[1:]):
-            record.text = text
-            out.append(record)
-            return
-        for piece in raw:
-            if piece:
-                line = piece.replace(b"#033[", b"\x1b[").replace(b"#011", b"\t")
-                out.append(_like(record, line, at))
-            at += len(piece) + len(b"#012")
+        self._pieces.flush(out)
 
     def foreign(self, line: bytes, at: int) -> bool:
         """See Framed: the lines journalctl and its pager add."""
@@ -178,6 +133,24 @@ class JournalText(LineFramed):
         if text:
             out.append(_like(self._last, text, at + len(self._indent)))
         return True
+
+
+def unescaped(record: Record, *, several: bool) -> list[Record]:
+    """Undo rsyslog's escapes: ``#033[`` is a colour and, where ``several`` lines are sure, ``#012`` a line feed.
+
+    It is not where a server's stamp follows: each line of a server is a record of its own in every carrier.
+    """
+    pieces = record.text.split(b"#012") if several else [record.text]
+    if len(pieces) == 1 or any(_STAMPED.match(piece) for piece in pieces[1:]):
+        record.text = record.text.replace(b"#033[", b"\x1b[")
+        return [record]
+    lines = []
+    at = record.offset
+    for piece in pieces:
+        if piece:
+            lines.append(_like(record, piece.replace(b"#033[", b"\x1b[").replace(b"#011", b"\t"), at))
+        at += len(piece) + len(b"#012")
+    return lines
 
 
 def _like(record: Record, text: bytes, offset: int) -> Record:

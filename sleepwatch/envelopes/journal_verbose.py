@@ -20,6 +20,7 @@ _HEAD = re.compile(
     rb"[^\s\[\]]{1,24} (\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d)(?:\.(\d{1,9}))? ([A-Z]{1,6}|[+-]\d{2,4})"
     rb" \[(s=[^\]]*)\]\r?"
 )
+_HEAD_LINE = re.compile(rb"^" + _HEAD.pattern + rb"$", re.MULTILINE)
 _REALTIME = re.compile(rb"(?:^|;)t=([0-9a-f]{1,14})(?:;|$)")
 _BLOB = re.compile(rb"\[[\d.]+[BKMG] blob data\]")
 _MESSAGE_AT = len(b"    MESSAGE=")
@@ -106,6 +107,10 @@ class JournalVerbose(JournalEntries):
         if self._entry is not None:
             self._close(self._entry, out)
         super().flush(out)
+
+    def starts(self, data: bytes) -> list[int]:
+        """See Framed."""
+        return [match.start() for match in _HEAD_LINE.finditer(data)]
 
     @classmethod
     def explains(cls, head: bytes) -> int:
