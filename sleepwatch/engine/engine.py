@@ -65,6 +65,11 @@ class Output(NamedTuple):
 
 _NOTHING = Output([], [])
 
+TRAILING_US = 200_000
+"""Carriers deliver a dying process's last lines up to this long after they report its end."""
+STARTED_US = 10_000_000
+"""A unit's process writes its first line within this time of its start."""
+
 
 class Now(NamedTuple):
     """The two clocks absence is measured by; the smaller elapsed time counts."""
@@ -107,7 +112,8 @@ class LifeState:
 
     __slots__ = (
         "children", "ended", "exit", "freed", "head", "head_over", "ledger", "lost_to_stop", "number", "origin", "parent",
-        "reported", "row", "row_unknown", "server", "sleep_seen", "spawned", "started", "stopping_models",
+        "reported", "row", "row_unknown", "server", "sleep_seen", "spawned", "started", "stopping_models", "unit",
+        "unit_started",
     )  # fmt: skip
 
     def __init__(self, origin: Origin, server: Server, first: Event, number: int, parent: LifeState | None) -> None:
@@ -134,6 +140,9 @@ class LifeState:
         """Requests that met a sleep and were freed within the grace."""
         self.lost_to_stop = 0
         self.sleep_seen: Now | None = None
+        self.unit = origin.unit
+        """Its unit; where the carrier does not tell, the one whose start preceded it."""
+        self.unit_started: Event | None = None
 
     @property
     def identified(self) -> bool:
@@ -163,6 +172,8 @@ class Engine:
         self._transitions: list[Transition] = []
         self._asks: list[Ask] = []
         self._finished: list[LifeState] = []
+        self._waiting_units: list[tuple[str, Event]] = []
+        """Units that were started and whose process has not written yet, where the carrier does not tell its unit."""
         self._now: Now | None = None
         self._over = False
         self.events = 0
@@ -180,7 +191,7 @@ class Engine:
             if life is None or event.new_life:
                 life = self._begin(event, life)
             elif life.exit is not None:
-                self._writes_on(life)
+                self._writes_on(life, event)
             if event.type == "sleep.enter" or event.type == "sleep.entered":
                 self._falls_asleep(life, event)
             elif life.ledger.apply(event):
@@ -240,15 +251,18 @@ class Engine:
             old.ledger.last = event
             return old
         parent = self._lives.get(origin.parent) if origin.parent is not None else None
-        server = self._server_of(origin, parent)
+        claimed = self._claim_unit(event)
+        server = self._server_of(origin, parent, claimed[0] if claimed else None)
         before = server.last
         number = self._numbers[origin] = self._numbers.get(origin, 0) + 1
         life = LifeState(origin, server, event, number, parent)
+        if claimed is not None:
+            life.unit, life.unit_started = claimed
         if server.sleep_mode:
             life.ledger.sleep_mode = True
         server.last = life
-        if old is None and before is not None and not before.ended and _single_process(origin):
-            old = before
+        if old is None and before is not None and not before.ended and (life.unit or origin.port):
+            old = before  # a unit, and a router's port, has one process at a time
         if old is not None:
             self._ended_by_start(old, event)
         elif before is not None and before.exit is not None:
@@ -256,6 +270,8 @@ class Engine:
         self._lives[origin] = life
         if parent is not None and origin.port is not None:
             parent.children[origin.port.rsplit("/", 1)[-1]] = life
+        if claimed is not None:
+            self._order_units(life)
         return life
 
     @staticmethod
@@ -269,15 +285,15 @@ class Engine:
             and old.ledger.last.type in ("sleep.enter", "sleep.entered")
         )
 
-    def _server_of(self, origin: Origin, parent: LifeState | None) -> Server:
-        name = origin.unit or origin.container or server_name(origin.source)
+    def _server_of(self, origin: Origin, parent: LifeState | None, unit: str | None) -> Server:
+        name = origin.unit or unit or origin.container or server_name(origin.source)
         if parent is not None and origin.port is not None:
             port = origin.port.rsplit("/", 1)[-1]
             model = parent.spawned.get(port, (port, None))[0]
             name = f"{parent.server.name}/{model}"
         elif origin.port is not None:
             name = f"{name}/{origin.port}"
-        elif origin.unit is None and origin.container is None and origin.ident and origin.pid is not None:
+        elif name == server_name(origin.source) and origin.container is None and origin.ident and origin.pid is not None:
             name = origin.ident
         key = f"{origin.host or ''}|{name}" + (f"|{origin.pid}" if name == origin.ident else "")
         server = self._servers.get(key)
@@ -297,12 +313,20 @@ class Engine:
             )
         self._close(life)
 
-    def _writes_on(self, life: LifeState) -> None:
-        """A life that writes on did not die: the report was of something else."""
-        if life.exit is None or life.exit.sure or life.exit.by == "next start":
+    def _writes_on(self, life: LifeState, event: Event) -> None:
+        """A life that writes on did not die: the report was of something else, perhaps of another life."""
+        end = life.exit
+        if end is None or end.sure or end.by == "next start":
             return
+        if end.at_us is not None and event.clock_us is not None and event.clock_us <= end.at_us + TRAILING_US:
+            return  # its own last lines, delivered late
         life.exit = None
         self._judge(life)
+        if end.event is not None and end.event.fields.get("unit"):
+            other = self._life_of_unit(end.event, str(end.event.fields["unit"]))
+            if other is not None and other is not life and other.exit is None:
+                other.exit = msgspec.structs.replace(end, at_us=_own_clock(other.ledger.last, end.event.wall_us))
+                self._judge(other)
 
     def _close(self, life: LifeState) -> None:
         if not life.ended:
@@ -368,26 +392,67 @@ class Engine:
         signal, status = fields.get("signal"), fields.get("status")
         if signal is None and isinstance(status, int) and status > 128:
             signal = status - 128
-        known = life.exit
-        if known is not None and known.recorded and (known.signal is not None or signal is None):
-            return  # the same death, told twice
-        life.exit = Exit(
-            event=event,
-            by=str(fields.get("by", "shell")),
-            signal=signal,
-            status=status,
-            planned=bool(fields.get("planned")),
-            at_us=_own_clock(life.ledger.last, event.wall_us),
-            sure=bool(fields.get("sure")),
-            tokenizer=bool(fields.get("tokenizer")),
-            oom=bool(fields.get("oom")),
+        sure = fields.get("invocation") is not None or (
+            fields.get("pid") is not None and fields["pid"] == life.origin.pid
         )
+        known = life.exit
+        frames = str(fields.get("frames", ""))
+        if known is not None and known.recorded:
+            # The same death, told again: keep what each tells.
+            known.others.append(event)
+            known.sure = known.sure or sure
+            known.signal = known.signal if known.signal is not None else signal
+        else:
+            life.exit = known = Exit(
+                event=event,
+                by=str(fields.get("by", "shell")),
+                signal=signal,
+                status=status,
+                planned=bool(fields.get("planned")),
+                at_us=_own_clock(life.ledger.last, event.wall_us),
+                sure=sure,
+                others=[],
+            )
+        known.tokenizer = known.tokenizer or bool(_TOKENIZER.search(frames))
+        known.oom = known.oom or fields.get("cause") == "oom"
         life.server.saw_exit = True
         self._own_children(life)
         self._judge(life)
 
     def _life_that_ended(self, event: Event) -> LifeState | None:
-        return self._lives.get(event.origin)
+        """Whose end does this record report?"""
+        fields, origin = event.fields, event.origin
+        lives = [life for life in self._lives.values() if life.origin.port is None and _same_host(life.origin, origin)]
+        invocation, pid = fields.get("invocation"), fields.get("pid")
+        if invocation:
+            named = [life for life in lives if life.origin.invocation == invocation]
+            if named:
+                return named[-1]
+        if pid is not None and (named := [life for life in lives if life.origin.pid == pid]):
+            return named[-1]
+        if fields.get("unit"):
+            return self._life_of_unit(event, str(fields["unit"]))
+        if fields.get("container"):
+            named = [life for life in lives if _same_container(life.origin.container, str(fields["container"]))]
+            return named[-1] if named else None
+        own = self._lives.get(origin)
+        if own is not None:
+            return own
+        if pid is not None and any(life.origin.pid is not None for life in lives):
+            return None  # pids are known here, and this is none of them
+        same = [life for life in lives if life.origin.source == origin.source and life.exit is None]
+        return same[0] if len(same) == 1 else None
+
+    def _life_of_unit(self, event: Event, unit: str) -> LifeState | None:
+        lives = [life for life in self._lives.values() if life.origin.port is None and _same_host(life.origin, event.origin)]
+        named = [life for life in lives if life.unit == unit]
+        silent = [life for life in named if life.ledger.last.offset < event.offset]
+        if silent or named:
+            return (silent or named)[-1]
+        # Not known whose unit it is: a process that has said nothing since, of no other unit.
+        unnamed = [life for life in lives if life.unit is None and life.origin.pid is not None and life.exit is None
+                   and life.ledger.last.offset < event.offset]  # fmt: skip
+        return unnamed[0] if len(unnamed) == 1 else None
 
     @staticmethod
     def _own_children(life: LifeState) -> None:
@@ -398,6 +463,71 @@ class Engine:
             for number, request in enumerate(child.ledger.in_flight()):
                 life.ledger.busy[-1 - index * 10_000 - number] = request
 
+    # -- units ----------------------------------------------------------------------------------------------------
+
+    def _unit_line(self, event: Event) -> None:
+        """systemd's own words about a unit: which process is whose, and what was wanted."""
+        unit = str(event.fields.get("unit", ""))
+        if event.type == "unit.started":
+            self._waiting_units = [*self._waiting_units[-15:], (unit, event)]
+            return
+        life = self._life_of_unit(event, unit)
+        if life is None or life.exit is not None:
+            return
+        if event.type == "unit.stopping":
+            life.ledger.apply(event_like(event, "process.stopping"))
+            self._judge(life)
+        elif event.type == "unit.ended":
+            life.exit = Exit(event=event, by="systemd", status=0, planned=True, sure=life.origin.unit == unit, others=[])
+            self._judge(life)
+
+    def _claim_unit(self, event: Event) -> tuple[str, Event] | None:
+        """The unit whose start was reported shortly before this process's first line."""
+        origin = event.origin
+        if origin.unit is not None or origin.pid is None or origin.port is not None:
+            return None
+        near = [
+            (unit, started)
+            for unit, started in self._waiting_units
+            if _same_host(started.origin, origin)
+            and started.wall_us is not None
+            and event.wall_us is not None
+            and -1_000_000 <= event.wall_us - started.wall_us <= STARTED_US
+        ]
+        ident = (origin.ident or "").split("-")[0]
+        claimed = next((one for one in near if ident and ident in one[0]), near[0] if near else None)
+        if claimed is not None:
+            self._waiting_units.remove(claimed)
+        return claimed
+
+    def _order_units(self, life: LifeState) -> None:
+        """Units started together: systemd forks in the order it reports, so the lower pid is the earlier start."""
+        for other in self._lives.values():
+            if (
+                other is not life
+                and other.unit_started is not None
+                and life.unit_started is not None
+                and _same_host(other.origin, life.origin)
+                and (other.origin.pid or 0) > (life.origin.pid or 0)
+                and other.unit_started.offset < life.unit_started.offset
+                and other.started.offset > life.unit_started.offset
+            ):
+                life.unit, other.unit = other.unit, life.unit
+                life.unit_started, other.unit_started = other.unit_started, life.unit_started
+                life.server, other.server = other.server, life.server
+                life.server.last, other.server.last = life, other
+
+    def _gap_line(self, event: Event) -> None:
+        """Lines are missing: of the writer they were taken from, or of the whole source where that is not told."""
+        for life in self._lives.values():
+            if life.origin is event.origin or (
+                life.origin.source == event.origin.source
+                and event.fields.get("unit") in (None, life.unit)
+                and event.fields.get("pid") in (None, life.origin.pid)
+            ):
+                life.ledger.gap()
+                self._judge(life)
+
     # -- routers --------------------------------------------------------------------------------------------------
 
     def _router_line(self, event: Event) -> None:
@@ -405,7 +535,7 @@ class Engine:
         if life is None or event.new_life:
             life = self._begin(event, life)
         elif life.exit is not None:
-            self._writes_on(life)
+            self._writes_on(life, event)
         fields = event.fields
         if event.type == "router.spawned":
             port = str(fields["port"])
@@ -448,6 +578,7 @@ class Engine:
             planned=status == 0 or model in router.stopping_models,
             at_us=self._child_clock(router, ports[-1], event),
             sure=True,
+            others=[],
         )
         child.server.saw_exit = True
         self._close(child)
@@ -567,6 +698,10 @@ _SPECIAL: dict[str, Callable[[Engine, Event], None]] = {
     "line.stamped": Engine._stamped_line,
     "line.head-end": Engine._stamped_line,
     "process.exit": Engine._process_exit,
+    "unit.started": Engine._unit_line,
+    "unit.stopping": Engine._unit_line,
+    "unit.ended": Engine._unit_line,
+    "gap": Engine._gap_line,
     "router.start": Engine._router_line,
     "router.spawned": Engine._router_line,
     "router.argument": Engine._router_line,
@@ -650,10 +785,22 @@ def _own_clock(last: Event, wall_us: int | None) -> int | None:
     return last.clock_us + wall_us - last.wall_us
 
 
-def _single_process(origin: Origin) -> bool:
-    """Can this server run only one process at a time? A unit, a container's stream, a router's child: yes."""
-    return origin.unit is not None or origin.port is not None
+def _same_host(one: Origin, other: Origin) -> bool:
+    return one.host is None or other.host is None or one.host == other.host
 
+
+def _same_container(name: str | None, reported: str) -> bool:
+    """Compose calls a service ``llama`` in front of its lines and ``llama-1`` where it reports its end, or both so."""
+    return name is not None and (name == reported or name.startswith(reported + "-") or reported.startswith(name + "-"))
+
+
+def event_like(event: Event, type_: str) -> Event:
+    """The same line, as another event."""
+    return msgspec.structs.replace(event, type=type_)
+
+
+_TOKENIZER = re.compile(r"llm_tokenizer|llama_vocab::(?:impl::)?(?:tokenize|text_to_token)|tokenize_input_prompts|common_tokenize")
+"""Frames of a thread that was reading the vocabulary (llama.cpp ``src/llama-vocab.cpp``, server-common.cpp)."""
 
 _SERVER_PROGRAM = re.compile(r"(?:^|[\s/\"'])(?:[\w.-]*llama[\w.-]*|server)(?:$|[\s\"'])|--sleep-idle-seconds|\.gguf\b")
 

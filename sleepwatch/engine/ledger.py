@@ -463,6 +463,17 @@ class Ledger:
             self.arrivals.pop()
         return False
 
+    def gap(self) -> None:
+        """Lines are missing here: what was waiting may have been answered in them, and counts say nothing."""
+        self.arrivals.clear()
+        self.proxied.clear()
+        self.queued.clear()
+        self.busy.clear()
+        self.counts_arrivals = False
+        if self.sleep is not None and self.phase in (Phase.ASLEEP, Phase.RELOADING):
+            self.sleep.unseen_exit = True
+            self.sleep.pendings = [p for p in self.sleep.pendings if p.proven]
+
     def passed_on(self, event: Event, child_clock_us: int | None) -> None:
         """A router printed that it passes a request (or a poll) on to this child."""
         if self.sleep is not None:

@@ -72,6 +72,8 @@ class Exit(msgspec.Struct, kw_only=True):
     tokenizer: bool = False
     """Its stack (coredump) shows the tokenizer."""
     oom: bool = False
+    others: list[Event] = []
+    """Further records of the same end: kernel line, coredump, the supervisor's own words."""
 
     @property
     def recorded(self) -> bool:
@@ -455,6 +457,7 @@ def _death_verdict(
         proofs = [Proof("last", ledger.last)]
     if exit_.event is not None:
         proofs = [*proofs, Proof("exit" if exit_.recorded else "next start", exit_.event)]
+    proofs.extend(Proof("exit", event) for event in exit_.others)
     seen: set[int] = set()
     unique = [p for p in proofs if not (id(p.event) in seen or seen.add(id(p.event)))]  # type: ignore[func-returns-value]
     why_unknown = None if sure_flight else no_flight or _no_flight(ledger, kind)

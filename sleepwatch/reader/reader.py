@@ -13,7 +13,7 @@ from typing import NamedTuple
 from sleepwatch.engine.streams import CLOCK_NOISE_US, Stream
 from sleepwatch.envelopes import Envelope, detect
 from sleepwatch.model import Event, Origin, Record
-from sleepwatch.prefix import Head, clock_at, split
+from sleepwatch.prefix import Head, split
 from sleepwatch.reader.gate import Gate
 from sleepwatch.reader.genuine import Around, is_doubtful, is_genuine
 from sleepwatch.reader.window import REACH, RECORDS, LinesAround, RecordsAround, writer
@@ -31,6 +31,10 @@ _NO_NEWLINE = b"No parser definition detected, assuming pure content parser."
 _TORN_PREFIX = re.compile(rb"\d+(?:\.\d{0,3}){0,3} ?(?=[^\d.\s])")
 _RAW = frozenset({"process.abort", "process.exit", "load.failed"})
 """Events whose lines go past the logger, straight to stderr: no stamp in any era."""
+_OF_OTHERS = frozenset({"process.exit", "process.frame", "unit.started", "unit.stopping", "unit.ended", "gap"})
+"""Events about a server in lines that others wrote: they begin no life."""
+_ABOUT = (("unit", "UNIT"), ("unit", "USER_UNIT"), ("unit", "COREDUMP_UNIT"), ("invocation", "INVOCATION_ID"))
+"""What a journal entry says of the unit it is about, where its text does not."""
 _SINGLE_SERVER = frozenset({"load.begin", "load.ready", "sleep.enter", "sleep.exit", "request.launched"})
 
 _STEADY = ("request.launched", "request.released", "request.cancelled", "request.failed")
@@ -328,21 +332,26 @@ class Reader:
             if self.first_wall_us is None:
                 self.first_wall_us = record.wall_us
             self.last_wall_us = record.wall_us
-        if record.message_id is not None and record.message_id in self._rules.message_ids:
-            self._structured(record)
-        elif literals:
+        if record.message_id in self._rules.message_ids and self._structured(record):
+            return
+        if literals:
             self._line(record.text[:REACH], record.offset, literals, record, RecordsAround(self._records, at))
         elif self._wanting:
             self._show(split(record.text[:REACH]), record)
 
-    def _structured(self, record: Record) -> None:
+    def _structured(self, record: Record) -> bool:
+        """An entry that says by its MESSAGE_ID and fields what it is, whatever language its text is in."""
         for pattern in self._rules.message_ids[record.message_id or ""]:
             match = pattern.match_record(record.message_id, record.fields or {})
             if match is not None:
                 stream = self._stream(record, None)
-                if stream is not None:
-                    self._emit(stream, self._event(pattern, match, split(record.text), record.offset, record, stream))
-                return
+                assert stream is not None
+                head = split(record.text[:REACH])
+                event = self._event(pattern, match, head, record.offset, record, stream)
+                event.text, event.rest = head.body, b""
+                self._emit(stream, event)
+                return True
+        return False
 
     # -- one line -------------------------------------------------------------------------------------------------
 
@@ -402,6 +411,10 @@ class Reader:
     def _event(
         self, pattern: Pattern, match: Match, head: Head, offset: int, record: Record | None, stream: Stream
     ) -> Event:
+        if record is not None and record.fields and pattern.program != SERVER:
+            for name, field in _ABOUT:
+                if name not in match.fields and field in record.fields:
+                    match.fields[name] = record.fields[field]
         return Event(
             type=pattern.event,
             origin=stream.origin,
@@ -431,7 +444,7 @@ class Reader:
         return is_genuine(stream, event, around)
 
     def _emit(self, stream: Stream, event: Event) -> None:
-        if event.type != "process.exit":
+        if event.type not in _OF_OTHERS:
             event.new_life = stream.begins_life(event)
             if event.new_life and stream.stamped:
                 self._wanting[stream] = HEAD_REACH

@@ -1,0 +1,142 @@
+"""``sleepwatch scan``: find lost and crashed requests in old logs."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
+
+import click
+
+from sleepwatch.cli.options import output_options
+from sleepwatch.errors import SourceError
+
+if TYPE_CHECKING:
+    from sleepwatch.model import ScanResult
+
+EXIT_INCIDENTS = 1
+EXIT_FAILED = 2
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.argument("paths", nargs=-1, required=True, metavar="PATH... | -")
+@output_options
+@click.option("--fail-on-incident", is_flag=True, help="Exit 1 when an incident above 'possible' was found.")
+@click.option("--envelope", metavar="NAME", help="Force the carrier of the lines instead of telling it from them.")
+@click.option("--ungated", is_flag=True, hidden=True, help="Do not use the vectorised search.")
+def scan(
+    paths: tuple[str, ...],
+    output: str,
+    possible: bool,
+    raw: bool,
+    db: Path | None,
+    fail_on_incident: bool,
+    envelope: str | None,
+    ungated: bool,
+) -> None:
+    """Find requests that llama-server's sleep mode lost or crashed on, in old logs.
+
+    Reads files (also .gz, .xz, .zst) or standard input (-), and prints one block per incident: what happened, the
+    lines that prove it, and what to do. Nothing is written unless --db names a database.
+
+    \b
+    Examples:
+      sleepwatch scan /var/log/llama-server.log
+      sleepwatch scan --json old/*.log.gz > found.json
+      docker logs llama 2>&1 | sleepwatch scan -
+      sleepwatch scan --db sleepwatch.db --fail-on-incident server.log
+
+    \b
+    Exit codes:
+      0  done
+      1  incidents were found (only with --fail-on-incident)
+      2  an error: a wrong option, a source or database that cannot be used
+    """
+    from sleepwatch.scan import Options, Scan
+
+    work = Scan(Options(envelope=envelope, vectorised=not ungated))
+    if not work.vectorised and not ungated:
+        click.echo("sleepwatch: the hyperscan library does not load here; reading is slower, not different", err=True)
+    with _Progress(paths) as progress:
+        for path in paths:
+            work.read_path(path, progress=progress.show if progress.wanted else None)
+    result = work.result()
+    if db is not None:
+        from sleepwatch.store import open_store
+
+        with open_store(db) as store:
+            store.record(result, work.rules.digest)
+    _print(result, output, possible=possible, raw=raw)
+    for name, why in result.failed:
+        click.echo(f"sleepwatch: {why}" if name in why else f"sleepwatch: {name}: {why}", err=True)
+    if result.failed:
+        sys.exit(EXIT_FAILED)
+    if fail_on_incident and any(incident.confidence != "possible" for incident in result.incidents):
+        sys.exit(EXIT_INCIDENTS)
+
+
+def _print(result: ScanResult, output: str, *, possible: bool, raw: bool) -> None:
+    from sleepwatch import report
+
+    if not result.sources:
+        return
+    texts = report.raw_texts(result, _open_again) if raw else None
+    if output == "jsonl":
+        for line in report.jsonl(report.line_numbers(result, _open_again), possible=possible, raw=texts):
+            click.echo(line)
+    elif output == "json":
+        numbered = report.line_numbers(result, _open_again)
+        click.echo(report.json_text(report.document(numbered, possible=possible, raw=texts)), nl=False)
+    else:
+        from sleepwatch.report.table import Style
+
+        style = Style.of(sys.stdout, dict(os.environ))
+        numbered = report.line_numbers(result, _open_again)
+        for line in report.table(numbered, possible=possible, raw=texts, style=style):
+            click.echo(line, color=True)
+
+
+def _open_again(source: str) -> BinaryIO | None:
+    """A source for a second look; standard input has none."""
+    from sleepwatch.sources.archives import open_plain
+
+    if source == "-":
+        return None
+    try:
+        return open_plain(Path(source))
+    except SourceError:
+        return None
+
+
+class _Progress:
+    """A progress bar on standard error, where that is a terminal."""
+
+    def __init__(self, paths: tuple[str, ...]) -> None:
+        self.wanted = sys.stderr.isatty()
+        self._paths = paths
+
+    def __enter__(self) -> _Progress:
+        if self.wanted:
+            from rich.console import Console
+            from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+
+            self._bar = Progress(
+                TextColumn("{task.description}"),
+                BarColumn(),
+                DownloadColumn(),
+                TimeRemainingColumn(),
+                console=Console(stderr=True),
+                transient=True,
+            )
+            self._bar.start()
+            self._tasks = {path: self._bar.add_task(Path(path).name, total=None) for path in self._paths}
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.wanted:
+            self._bar.stop()
+
+    def show(self, source: str, done: int, size: int | None) -> None:
+        """How far one source is."""
+        self._bar.update(self._tasks[source], completed=done, total=size)
