@@ -31,9 +31,6 @@ HOST = "127.0.0.1"
 _STOP_SECONDS = 5.0
 """How long a server may take to stop by itself before it is killed."""
 
-_REAP_SECONDS = 2.0
-"""How long the system's init may take to reap what was killed; until then it still has its place in the table."""
-
 _FOREIGN_SETTINGS = ("LLAMA_ARG_", "LLAMA_LOG_", "LLAMA_API_KEY", "LLAMA_SERVER_")
 """Environment variables llama-server reads as options (llama.cpp common/arg.cpp): a sweep runs what it says it runs."""
 
@@ -292,11 +289,27 @@ class Server:
 
 def _end_group(group: int) -> None:
     """Kill what a process that has ended left behind in its group, and wait until it is gone."""
-    deadline = time.monotonic() + _REAP_SECONDS
-    with contextlib.suppress(ProcessLookupError):
-        while time.monotonic() < deadline:
+    deadline = time.monotonic() + _STOP_SECONDS
+    while group_lives(group) and time.monotonic() < deadline:
+        with contextlib.suppress(ProcessLookupError):
             os.killpg(group, signal.SIGKILL)
-            time.sleep(0.005)
+        time.sleep(0.005)
+
+
+def group_lives(group: int) -> bool:
+    """Whether any process of this group still runs; one that has ended and is not reaped yet does not."""
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    if not Path("/proc/self/stat").exists():
+        return True
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):  # it ended meanwhile
+            state, _parent, its_group = stat.read_text(errors="replace").rpartition(")")[2].split()[:3]
+            if int(its_group) == group and state not in "ZX":
+                return True
+    return False
 
 
 def free_port() -> int:

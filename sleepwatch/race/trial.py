@@ -143,7 +143,7 @@ class Placer:
                 )
             self.server.ended(_LOG_SECONDS)
         raise SleepwatchError(
-            "the server died three times on a 1-token completion, away from any sleep",
+            "a 1-token completion got no answer three times in a row, away from any sleep",
             hint="this is not the race: look at its log (--keep-logs)",
         )
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import socket
 import stat
@@ -13,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from sleepwatch.errors import SleepwatchError
-from sleepwatch.race.server import Launch, Server, find_program, signals_held
+from sleepwatch.race.server import Launch, Server, find_program, group_lives, signals_held
 
 Made = Callable[[str], Path]
 
@@ -56,14 +55,9 @@ def start(program: Path, **changes: object) -> Server:
             pass
     finally:
         for life in server.lives:
-            assert_gone(life.pid)
+            assert not group_lives(life.pid)
             assert life.end is not None
     return server
-
-
-def assert_gone(group: int) -> None:
-    with pytest.raises(ProcessLookupError):
-        os.killpg(group, 0)
 
 
 def test_the_command_line(tmp_path: Path) -> None:
@@ -164,7 +158,7 @@ def test_one_that_does_not_start_says_why(made: Made, script: str, message: str,
         pass
     assert raised.value.message == message.format(port=server.port)
     assert raised.value.hint == hint
-    assert_gone(server.pid)
+    assert not group_lives(server.pid)
 
 
 def test_one_that_never_gets_ready(made: Made) -> None:
