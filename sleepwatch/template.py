@@ -21,9 +21,9 @@ it: the expression, the fields' types, and the literal pieces by which a fast se
 ``{{`` and ``}}``       a brace
 ======================  ==============================================================================================
 
-A template that ends in neither ``{x:text}`` nor ``{*}`` reaches to the end of the line; blanks and a carriage return may
-follow. A single blank between two words of the text is exactly one blank. Blanks beside a field or a bracket, and runs of
-several, are one or more: printf pads numbers, and pasted text has lost the padding.
+A template that ends in neither ``{x:text}`` nor ``{*}`` reaches to the end of the line; blanks and a carriage return
+may follow. A single blank between two words of the text is exactly one blank. Blanks beside a field or a bracket, and
+runs of several, are one or more: printf pads numbers, and pasted text has lost the padding.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _EXPRESSIONS = {
     "float": rb"[+-]?(?:\d{1,18}(?:\.\d{1,18})?(?:[eE][+-]?\d{1,4})?|inf|nan)",
     "word": rb"\S{1,4096}",
     "url": rb"(?:https?|unix)://\S{1,4096}",
-    "span": rb".{1,512}?",
+    "span": rb".{1,4096}?",
     "quoted": rb".{0,4096}",
     "text": rb".*",
 }
