@@ -375,15 +375,17 @@ class Ledger:
         return changed
 
     def _run(self, event: Event) -> bool:
-        """Many launches and releases at once, while awake and with nothing to count them against."""
+        """Many lines of steady traffic at once: with nothing to count them against, their sum is all that matters."""
         fields = event.fields
+        self.mark = max(self.mark, fields["mark"])
+        if not (fields["launched"] or fields["released"] or fields["open"]):
+            return False
         changed = self._awake_line(event) if self.phase is not Phase.AWAKE else False
         for task in fields["released"]:
             self.busy.pop(task, None)
         for launch in fields["open"]:
             if len(self.busy) < 4096:
                 self.busy[launch.fields["id"]] = launch
-        self.mark = max(self.mark, fields["mark"])
         self.requests += fields["launched"]
         self.served = True
         self.last_active_us = event.clock_us

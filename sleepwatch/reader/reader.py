@@ -37,8 +37,10 @@ _ABOUT = (("unit", "UNIT"), ("unit", "USER_UNIT"), ("unit", "COREDUMP_UNIT"), ("
 """What a journal entry says of the unit it is about, where its text does not."""
 _SINGLE_SERVER = frozenset({"load.begin", "load.ready", "sleep.enter", "sleep.exit", "request.launched"})
 
-_STEADY = ("request.launched", "request.released", "request.cancelled", "request.failed")
+_STEADY = ("request.launched", "request.released", "request.cancelled", "request.failed", "request.internal")
 """Events whose lines can be summed up while a server is awake."""
+_ALWAYS = "request.internal"
+"""One of them decides nothing at any time: each decode step posts one at ``-lv 5``."""
 STEADY = 2
 """Launches after a wake that are handed on one by one: a verdict may turn on them."""
 
@@ -207,7 +209,7 @@ class Reader:
         if run is None or run.port != port:
             self._end_run()
             stream = self._streams.get((None, port.decode().strip() if port is not None else None))
-            if stream is None or stream.steady < STEADY or stream.clock_us is None:
+            if stream is None or stream.clock_us is None:
                 return False
             run = Run(stream, port, _packed_clock(stream.clock_us))
         clock = int(stamp.replace(b".", b""))
@@ -217,6 +219,7 @@ class Reader:
             not run.clock <= clock <= run.clock + CLOCK_NOISE_US
             or not following.isdigit()
             or int(following) < clock
+            or (run.stream.steady < STEADY and quick.event != _ALWAYS)
             or (port is not None and buffer[end + 1 : stamp_at] != buffer[start : match.start(2)])
         ):
             self._end_run()
@@ -528,13 +531,16 @@ def _only(rules: RuleSet, event: str) -> Pattern:
 
 
 def _quick(rules: RuleSet, pattern: Pattern) -> Iterator[tuple[int, Quick]]:
-    """Literals that belong to this pattern alone, and its expression over a whole stamped line."""
+    """This pattern's literals, and its expression over a whole stamped line.
+
+    Literals it shares with another pattern only where no line can be both.
+    """
     assert pattern.regex is not None
     regex = re.compile(
         rb"(?:\[( {0,4}\d{1,5})\] )?(\d{1,9}\.[0-5]\d\.\d{3}\.\d{3}) [IWED] (?:%s)" % pattern.regex.pattern
     )
     for index, owners in enumerate(rules.by_literal):
-        if len(owners) == 1 and owners[0] is pattern:
+        if pattern in owners and (len(owners) == 1 or pattern.event == _ALWAYS):
             yield index, Quick(regex, pattern, pattern.event)
 
 
