@@ -1,8 +1,8 @@
 """The command line. Commands are imported when they are called, so that ``sleepwatch --version`` stays quick.
 
 Exit codes common to all commands: 2 for anything that went wrong (a wrong option, a file that cannot be read, a
-database that cannot be written), 130 after Ctrl-C, 141 when the reader of the output went away. 0 is done; what 1 means,
-each command says in its help.
+database that cannot be written), 130 after Ctrl-C, 141 when the reader of the output went away. 0 is done; what 1
+means, each command says in its help.
 """
 
 from __future__ import annotations

@@ -103,6 +103,7 @@ def evidence(sources: st.SearchStrategy[str] = _NAMES) -> st.SearchStrategy[Evid
 def incidents(draw: st.DrawFn, life: Life) -> Incident:
     """Any incident of this life."""
     kind = draw(st.sampled_from(KINDS))
+    in_flight = draw(_maybe(_COUNT))
     return Incident(
         id=draw(_KEY),
         kind=kind,
@@ -116,8 +117,8 @@ def incidents(draw: st.DrawFn, life: Life) -> Incident:
         reason=draw(_TEXT),
         evidence=tuple(draw(st.lists(evidence(), max_size=4))),
         task=draw(_maybe(_COUNT)),
-        in_flight=draw(_maybe(_COUNT)),
-        in_flight_reason=draw(st.none() | _TEXT),
+        in_flight=in_flight,
+        in_flight_reason=draw(st.none() | _TEXT) if in_flight is None else None,
         signal=draw(st.sampled_from([None, 4, 6, 9, 11])),
         count=draw(st.integers(min_value=5, max_value=2000)) if kind == "crash-loop" else 1,
         opened_us=draw(_maybe(_WALL)),
