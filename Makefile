@@ -80,13 +80,16 @@ live-accuracy: $(VENV)/.installed-dev
 bench: $(VENV)/.installed
 	@$(PY) -m tests.bench.compare --size $(SIZE)
 
+# Each file of evidence begins with what it was made of and on.
+ON = $$(git rev-parse --short HEAD 2>/dev/null || echo release), $$(date -u +%F), $$(uname -srm), $$(getconf _NPROCESSORS_ONLN) cores
+
 .PHONY: evidence
 evidence: $(VENV)/.installed-dev
 	@mkdir -p $(EVIDENCE)
-	$(PY) tests/accuracy/recorded.py > $(EVIDENCE)/accuracy.txt
-	$(PY) tests/accuracy/live.py > $(EVIDENCE)/live-accuracy.txt
-	$(PY) -m tests.bench.compare --size full > $(EVIDENCE)/bench.txt
-	$(PY) -m pytest -v -m slow > $(EVIDENCE)/slow-tests.txt
+	{ echo "$(ON)"; $(PY) tests/accuracy/recorded.py; } > $(EVIDENCE)/accuracy.txt
+	{ echo "$(ON)"; $(PY) tests/accuracy/live.py --races 120; } > $(EVIDENCE)/live-accuracy.txt
+	{ echo "$(ON)"; $(PY) -m tests.bench.compare; } > $(EVIDENCE)/bench.txt
+	{ echo "$(ON)"; $(PY) -m pytest -v -m slow; } > $(EVIDENCE)/slow-tests.txt
 
 .PHONY: clean
 clean:
