@@ -49,9 +49,9 @@ class Pattern(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """Only lines whose carrier names one of these writers, or no writer; empty: any."""
     message_id: str | None
     record_fields: dict[str, tuple[str, str]]
-    """Field -> (journal field, type), for matching by ``message_id``."""
+    """Field -> (journal field, type), for matching by ``message_id``; of ``UNIT|USER_UNIT`` the first that is there."""
     record_needs: dict[str, tuple[str, ...]]
-    """Journal field -> the values one of which it must have."""
+    """Journal field -> the values one of which it must have; the empty text stands for its absence."""
     verbosity: dict[str, int]
     """Era -> the lowest ``-lv`` that prints the line; an era that is not listed never prints it."""
     since: str | None
@@ -88,11 +88,11 @@ class Pattern(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         """Match a journal entry by its MESSAGE_ID and structured fields, whatever its text says. Never raises."""
         if self.message_id is None or message_id != self.message_id:
             return None
-        if any(record.get(name) not in values for name, values in self.record_needs.items()):
+        if any(record.get(name, "") not in values for name, values in self.record_needs.items()):
             return None
         fields = dict(self.constants)
-        for name, (journal_field, _type) in self.record_fields.items():
-            raw = record.get(journal_field)
+        for name, (journal_fields, _type) in self.record_fields.items():
+            raw = next((record[one] for one in journal_fields.split("|") if one in record), None)
             if raw is None:
                 continue
             try:

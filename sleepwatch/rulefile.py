@@ -258,7 +258,7 @@ class _Entry:
             raise self._wrong("message_id", f"{message_id!r} is none", "32 lower-case hex digits, without dashes")
         fields: dict[str, tuple[str, str]] = {}
         for field, place in mapping.items():
-            found = re.fullmatch(r"([A-Z_][A-Z0-9_]*):([a-z]+)", str(place))
+            found = re.fullmatch(r"([A-Z_][A-Z0-9_]*(?:\|[A-Z_][A-Z0-9_]*)*):([a-z]+)", str(place))
             if found is None or found.group(2) not in ("int", "text", "choice"):
                 raise self._wrong(
                     "map", f"{field} = {place!r}", f'write {field} = "EXIT_STATUS:int" (int, text or choice)'

@@ -11,6 +11,8 @@ it: the expression, the fields' types, and the literal pieces by which a fast se
 ``{x:word}``            text without blanks
 ``{x:url}``             ``http://…``, ``https://…`` or ``unix://…``, without blanks
 ``{x:span}``            text, blanks included, up to what follows in the template (at least one byte)
+``{x:unit}``            the name of a systemd service or scope, with its suffix
+``{x:server}``          a llama-server's name as the kernel shows it: ``llama-server``, ``llama``, ``.llama-server-w``
 ``{x:quoted}``          text between single quotes; the quotes stand in the template; may be empty
 ``{x:text}``            the rest of the line, may be empty; only at the end
 ``{x:choice}``          one of the texts listed in the pattern's ``[pattern.choice.x]``; the value is what stands there
@@ -49,6 +51,9 @@ _EXPRESSIONS = {
     "word": rb"\S{1,4096}",
     "url": rb"(?:https?|unix)://\S{1,4096}",
     "span": rb".{1,4096}?",
+    "unit": rb"[\w:.\\@-]{1,247}\.(?:service|scope)",  # systemd.unit(5)
+    # The kernel cuts a process's name to 15 bytes; NixOS wraps programs as `.llama-server-wrapped`.
+    "server": rb"\.?llama[-_]server[\w.+-]{0,4}|llama",
     "quoted": rb".{0,4096}",
     "text": rb".*",
 }
