@@ -95,8 +95,8 @@ class Scan:
                 source=source,
                 envelope=reader.envelope.name,
                 bytes=reader.bytes,
-                first_us=reader.first_wall_us,
-                last_us=reader.last_wall_us,
+                first_us=reader.wall_us[0],
+                last_us=reader.wall_us[1],
                 time_from=reader.envelope.time_from,
             )
         )

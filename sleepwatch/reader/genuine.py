@@ -18,6 +18,8 @@ from sleepwatch.prefix import Head
 
 RETURN_US = 2 * CLOCK_NOISE_US
 """Text is printed in one go: behind it the server's own clock goes on within this time."""
+REORDER_US = 1_000
+"""Threads write their lines up to this much out of order."""
 _LOOK = 64
 _LOOK_AHEAD = 16
 
@@ -91,7 +93,7 @@ def _runs_ahead(around: Around, last: int, clock: int) -> bool:
     at = clock
     for now in islice(around.clocks_after(), _LOOK_AHEAD):
         if now < at - CLOCK_NOISE_US:
-            return last - CLOCK_NOISE_US <= now <= last + RETURN_US
+            return last - REORDER_US <= now <= last + RETURN_US
         at = max(at, now)
     return False
 
@@ -101,7 +103,7 @@ def _returns(around: Around, last: int, clock: int) -> bool:
     at = clock
     for now in islice(around.clocks_after(), _LOOK):
         if now > at + CLOCK_NOISE_US:
-            return last - CLOCK_NOISE_US // 1000 <= now <= last + RETURN_US
+            return last - REORDER_US <= now <= last + RETURN_US
         at = now
     return False
 

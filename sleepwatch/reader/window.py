@@ -17,6 +17,9 @@ REACH = 64 << 10
 RECORDS = 64
 """The same in records, where a carrier frames each line."""
 
+Writer = tuple[str | int | None, ...] | None
+"""What tells one writer's records from another's in one source; None in a bare log."""
+
 
 class LinesAround(Around):
     """Neighbours of a line in a buffer of a bare log: lines with the same ``[port]`` in front."""
@@ -83,7 +86,7 @@ class RecordsAround(Around):
         super().__init__()
         self._records = records
         self._at = at
-        self._writer = writer(records[at])
+        self._writer = writer_of(records[at])
 
     def before(self) -> Iterator[Head]:
         for at in range(self._at - 1, max(-1, self._at - 1 - RECORDS), -1):
@@ -95,13 +98,13 @@ class RecordsAround(Around):
 
     def _head(self, at: int) -> Iterator[Head]:
         record = self._records[at]
-        if writer(record) == self._writer:
+        if writer_of(record) == self._writer:
             head = split(record.text[:REACH])
             if head.ports == self.ports and (head.body or head.clock_us is not None):
                 yield head
 
 
-def writer(record: Record) -> tuple[str | int | None, ...]:
+def writer_of(record: Record) -> tuple[str | int | None, ...]:
     """What tells one writer's records from another's in one source."""
     return (
         record.host,

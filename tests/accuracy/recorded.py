@@ -99,14 +99,20 @@ def _match_hangs(
     hung: list[dict[str, Any]], hangs: list[Incident], lives: list[dict[str, Any]]
 ) -> set[str] | None:
     """Incident ids that belong to one hung request each, by time; None where no clock places the incidents."""
-    moments: dict[str, float] = {}
-    for incident in hangs:
-        if incident.opened_us is not None:
-            moments[incident.id] = incident.opened_us / 1e6
-        elif incident.log_opened_us is not None and len(lives) == 1:
-            moments[incident.id] = lives[0]["start"] + incident.log_opened_us / 1e6
-        else:
-            return None
+    if all(i.opened_us is not None for i in hangs):
+        return _nearest(hung, {i.id: (i.opened_us or 0) / 1e6 for i in hangs})
+    if len(lives) != 1 or any(i.log_opened_us is None for i in hangs):
+        return None
+    # The log clock starts when the process has come to make its logger: at most some seconds after its start.
+    best: set[str] = set()
+    for shift in range(0, 50):
+        start = lives[0]["start"] + shift / 10
+        found = _nearest(hung, {i.id: start + (i.log_opened_us or 0) / 1e6 for i in hangs})
+        best = found if len(found) > len(best) else best
+    return best
+
+
+def _nearest(hung: list[dict[str, Any]], moments: dict[str, float]) -> set[str]:
     matched: set[str] = set()
     for trial in sorted(hung, key=lambda t: float(t["sent"])):
         near = [

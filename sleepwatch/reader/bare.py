@@ -1,0 +1,104 @@
+"""Bare logs: a sliding buffer over the bytes, in which only candidate lines are looked at."""
+
+from __future__ import annotations
+
+from sleepwatch.prefix import split
+from sleepwatch.reader.gate import Gate
+from sleepwatch.reader.recogniser import Recogniser
+from sleepwatch.reader.steady import ShortWay
+from sleepwatch.reader.window import REACH, LinesAround
+
+HIT_REACH = 8 << 10
+"""No pattern has its literal further from the line's start than this; a later hit is text inside the line."""
+_NO_NEWLINE = b"No parser definition detected, assuming pure content parser."
+"""The one text the server prints without a newline behind it (llama.cpp ``common/chat.cpp``, seen at ``-lv 5``)."""
+
+
+class BareLog:
+    """Reads the bytes of a bare log, in pieces of any size."""
+
+    def __init__(self, recogniser: Recogniser, gate: Gate) -> None:
+        self._recogniser = recogniser
+        self._gate = gate
+        self._short_way = ShortWay(recogniser)
+        self._buffer = b""
+        self._base = 0
+        """Offset of the buffer's first byte in the source."""
+        self._done = 0
+        """Lines that begin before this place in the buffer have been read."""
+
+    def feed(self, data: bytes, *, final: bool) -> None:
+        """The next bytes; ``final`` with the last of them. A line is read when all within its reach is there."""
+        buffer = self._buffer + data if self._buffer else data
+        limit = len(buffer) if final else len(buffer) - REACH
+        if limit <= self._done:
+            self._buffer = buffer
+            return
+        self._read(buffer, self._done, limit)
+        keep = max(0, limit - REACH)
+        self._buffer = buffer[keep:]
+        self._base += keep
+        self._done = limit - keep
+
+    def _read(self, buffer: bytes, done: int, limit: int) -> None:
+        """Read the lines that begin in ``buffer[done:limit]``."""
+        short_way, wanting = self._short_way, self._recogniser.wanting
+        short_way.look_at(buffer, self._base)
+        stop = min(len(buffer), limit + REACH)
+        walked = done
+        start = end = -1
+        literals: list[int] = []
+        for place, literal in self._gate.hits(memoryview(buffer)[done:stop]):
+            place += done
+            if place <= end:
+                if literals and place - start <= HIT_REACH:
+                    literals.append(literal)
+                continue
+            if literals:
+                walked = self._candidate(buffer, start, literals, walked)
+                literals = []
+            start = buffer.rfind(b"\n", 0, place - 1) + 1
+            end = buffer.find(b"\n", place)
+            if end < 0:
+                end = len(buffer)
+            if start >= limit:
+                break
+            if start < done or (start == 0 and self._base) or place - start > HIT_REACH:
+                continue
+            if wanting or end - start > REACH or not short_way.take(start, end, literal):
+                literals = [literal]
+        if literals:
+            walked = self._candidate(buffer, start, literals, walked)
+        short_way.end_run()
+        if wanting:
+            self._walk(buffer, walked, limit)
+
+    def _candidate(self, buffer: bytes, start: int, literals: list[int], walked: int) -> int:
+        """Read one candidate line the long way; returns the place up to which lines have been shown."""
+        self._short_way.end_run()
+        self._walk(buffer, walked, start)
+        end = buffer.find(b"\n", start, start + REACH)
+        line = buffer[start : end if end >= 0 else start + REACH]
+        offset = self._base + start
+        glued = line.find(_NO_NEWLINE, 0, 256)
+        if glued >= 0:
+            glued += len(_NO_NEWLINE)
+            self._recogniser.line(line[:glued], offset, literals, LinesAround(buffer, start), None, None)
+            line, offset = line[glued:], offset + glued
+        self._recogniser.line(line, offset, literals, LinesAround(buffer, start), None, None)
+        return end + 1 if end >= 0 else len(buffer)
+
+    def _walk(self, buffer: bytes, start: int, stop: int) -> None:
+        """Show every line that begins in this stretch, while a life still wants its first stamped lines."""
+        if not self._recogniser.wanting:
+            return
+        if start > 0 and buffer[start - 1] != 0x0A:
+            start = buffer.find(b"\n", start - 1, stop) + 1
+            if start == 0:
+                return
+        while start < stop and self._recogniser.wanting:
+            end = buffer.find(b"\n", start)
+            if end < 0:
+                end = len(buffer)
+            self._recogniser.show(split(buffer[start : min(end, start + REACH)]), None)
+            start = end + 1

@@ -1,0 +1,221 @@
+"""The recogniser: one line in, at most one event out, in the stream it belongs to.
+
+It knows the streams of one source, decides whether a line is a record of its stream's own, says where a new life
+begins, and shows each life's first stamped lines, which its identity is made of.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+
+from sleepwatch.engine.streams import Stream
+from sleepwatch.model import Event, Origin, Record
+from sleepwatch.prefix import Head, split
+from sleepwatch.reader.genuine import Around, is_doubtful, is_genuine
+from sleepwatch.reader.window import Writer
+from sleepwatch.rules import Match, Pattern, RuleSet
+
+SERVER = "llama-server"
+HEAD_REACH = 2_000
+"""Lines after the start of a life within which its first stamped lines are looked for."""
+
+Sink = Callable[[Event], object]
+
+_TORN_PREFIX = re.compile(rb"\d+(?:\.\d{0,3}){0,3} ?(?=[^\d.\s])")
+_RAW = frozenset({"process.abort", "process.exit", "load.failed"})
+"""Events whose lines go past the logger, straight to stderr: no stamp in any era."""
+_OF_OTHERS = frozenset({"process.exit", "process.frame", "unit.started", "unit.stopping", "unit.ended", "gap"})
+"""Events about a server in lines that others wrote: they begin no life."""
+_ABOUT = (("unit", "UNIT"), ("unit", "USER_UNIT"), ("unit", "COREDUMP_UNIT"), ("invocation", "INVOCATION_ID"))
+"""What a journal entry says of the unit it is about, where its text does not."""
+_SINGLE_SERVER = frozenset({"load.begin", "load.ready", "sleep.enter", "sleep.exit", "request.launched"})
+
+
+class Recogniser:
+    """Turns the lines of one source into events for ``sink``."""
+
+    def __init__(self, rules: RuleSet, source: str, sink: Sink) -> None:
+        self.rules = rules
+        self.sink = sink
+        self.source = source
+        self.head_key = b""
+        """The source's first lines: the identity of streams without stamps."""
+        self.streams: dict[tuple[Writer, str | None], Stream] = {}
+        self.wanting: dict[Stream, int] = {}
+        """Streams whose life has not shown its first stamped lines yet, with the lines left to look at."""
+        self.server_lines = 0
+        """Recognised lines of the server itself."""
+
+    # -- one line -------------------------------------------------------------------------------------------------
+
+    def line(
+        self, line: bytes, offset: int, literals: Iterable[int], around: Around, writer: Writer, record: Record | None
+    ) -> None:
+        """A candidate line: ``line`` begins at ``offset`` in the source and holds the literals of these numbers."""
+        head = split(line)
+        around.ports = head.ports
+        pattern, match = self._match(head, literals, record)
+        if pattern is None and head.clock_us is None and (torn := _TORN_PREFIX.match(line)) is not None:
+            # The dying server's last write stops inside its stamp, and its supervisor's line follows on.
+            after = split(line[torn.end() :])
+            pattern, match = self._match(after, literals, record)
+            if pattern is not None and pattern.program != SERVER:
+                head, head.body_at = after, after.body_at + torn.end()
+            else:
+                pattern = None
+        if pattern is None or match is None:
+            self.show(head, writer)
+            return
+        stream = self.stream(head.ports, writer, record)
+        if stream is None:
+            return
+        text, at = _written(line, head, match)
+        event = Event(
+            type=pattern.event,
+            origin=stream.origin,
+            offset=offset + at,
+            text=text,
+            fields=self._fields(pattern, match, record),
+            clock_us=head.clock_us,
+            wall_us=record.wall_us if record is not None else None,
+            rest=head.body[match.end :],
+            pattern=pattern.name,
+        )
+        if pattern.program == SERVER and not self._is_record(stream, event, around):
+            return
+        self.emit(stream, event)
+        self.show(head, writer)
+
+    def structured(self, record: Record, writer: Writer) -> bool:
+        """An entry that says by its MESSAGE_ID and fields what it is, whatever language its text is in."""
+        for pattern in self.rules.message_ids.get(record.message_id or "", ()):
+            match = pattern.match_record(record.message_id, record.fields or {})
+            stream = self.stream(None, writer, record) if match is not None else None
+            if match is None or stream is None:
+                continue
+            event = Event(
+                type=pattern.event,
+                origin=stream.origin,
+                offset=record.offset,
+                text=record.text[:512],
+                fields=self._fields(pattern, match, record),
+                wall_us=record.wall_us,
+                pattern=pattern.name,
+            )
+            self.emit(stream, event)
+            return True
+        return False
+
+    def emit(self, stream: Stream, event: Event) -> None:
+        """Hand on an event, with the word whether a new life begins with it."""
+        if event.type not in _OF_OTHERS:
+            event.new_life = stream.begins_life(event)
+            if event.new_life and stream.stamped:
+                self.wanting[stream] = HEAD_REACH
+            if event.type.startswith("router."):
+                stream.is_router = True
+            elif event.type in _SINGLE_SERVER:
+                stream.is_server = True
+            self.server_lines += 1
+        self.sink(event)
+
+    def _match(
+        self, head: Head, literals: Iterable[int], record: Record | None
+    ) -> tuple[Pattern, Match] | tuple[None, None]:
+        ident = record.ident if record is not None else None
+        for literal in dict.fromkeys(literals):
+            for pattern in self.rules.by_literal[literal]:
+                if pattern.idents and ident is not None and ident not in pattern.idents:
+                    continue
+                match = pattern.match(head.body)
+                if match is not None:
+                    return pattern, match
+        return None, None
+
+    @staticmethod
+    def _fields(pattern: Pattern, match: Match, record: Record | None) -> dict[str, object]:
+        if record is not None and record.fields and pattern.program != SERVER:
+            for name, field in _ABOUT:
+                if name not in match.fields and field in record.fields:
+                    match.fields[name] = record.fields[field]
+        return match.fields
+
+    def _is_record(self, stream: Stream, event: Event, around: Around) -> bool:
+        """Is this line a record of its stream's own? Marks it doubtful where only that can be said."""
+        if event.clock_us is None:
+            if event.type in _RAW:
+                return True
+            if stream.stamped:
+                # Another prefix than the stream's own: only a start may change it, if the lines behind it agree.
+                return event.type == "process.start" and not any(
+                    head.clock_us is not None for head, _ in zip(around.after(), range(8), strict=False)
+                )
+            event.doubtful = not event.type.startswith(("process.", "load.", "router.")) and is_doubtful(around)
+            return True
+        if stream.stamped is False and event.type not in ("process.start", "process.verbosity"):
+            return False
+        return is_genuine(stream, event, around)
+
+    # -- streams --------------------------------------------------------------------------------------------------
+
+    def stream(self, ports: str | None, writer: Writer, record: Record | None) -> Stream | None:
+        """The stream of a writer and port; None for a port that no router can have printed."""
+        stream = self.streams.get((writer, ports))
+        parent = None
+        if ports is not None:
+            parent = self.stream(ports.rpartition("/")[0] or None, writer, record)
+            if parent is None or (parent.is_server and not parent.is_router):
+                return None  # text of a server that is no router
+        if stream is None:
+            stream = Stream(self._origin(record, ports, parent.origin if parent is not None else None))
+            self.streams[writer, ports] = stream
+        return stream
+
+    def _origin(self, record: Record | None, ports: str | None, parent: Origin | None) -> Origin:
+        origin = Origin(source=self.source, port=ports, parent=parent, head=self.head_key)
+        if record is not None:
+            origin.host, origin.unit, origin.container = record.host, record.unit, record.container
+            origin.ident, origin.pid = record.ident, record.pid
+            origin.boot, origin.invocation = record.boot, record.invocation
+        return origin
+
+    # -- the first stamped lines of each life ----------------------------------------------------------------------
+
+    def show(self, head: Head, writer: Writer) -> None:
+        """One line to the stream that may still want the first stamped lines of its life."""
+        if not self.wanting:
+            return
+        for stream in list(self.wanting):
+            self.wanting[stream] -= 1
+            if self.wanting[stream] < 0:
+                self._close_head(stream)
+        if head.clock_us is None:
+            return
+        own = self.streams.get((writer, head.ports))
+        if own is None or own not in self.wanting:
+            return
+        own.head_wanted -= 1
+        unwrapped = b"%d %s %s" % (head.clock_us, (head.level or "").encode(), head.body.rstrip())
+        self.sink(Event(type="line.stamped", origin=own.origin, offset=0, text=unwrapped, fields={}))
+        if own.head_wanted == 0:
+            del self.wanting[own]
+
+    def finish(self) -> None:
+        """No more lines will come."""
+        for stream in list(self.wanting):
+            self._close_head(stream)
+
+    def _close_head(self, stream: Stream) -> None:
+        del self.wanting[stream]
+        self.sink(Event(type="line.head-end", origin=stream.origin, offset=0, text=b"", fields={}))
+
+
+def _written(line: bytes, head: Head, match: Match) -> tuple[bytes, int]:
+    """The matched part as it stands in the source, from its stamp where no escape stands between, and its place."""
+    start = head.body_at
+    if head.stamp_at is not None and b"\x1b" not in line[head.stamp_at : start]:
+        start = head.stamp_at
+    text = line[start : head.body_at + match.end]
+    plain = head.body[: match.end]
+    return (text, start) if text.endswith(plain) else (plain, head.body_at)

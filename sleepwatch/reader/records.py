@@ -1,0 +1,84 @@
+"""Sources with a carrier: its envelope's records, through the same gate and recogniser as bare lines."""
+
+from __future__ import annotations
+
+from sleepwatch.envelopes import Envelope
+from sleepwatch.model import Record
+from sleepwatch.prefix import split
+from sleepwatch.reader.gate import Gate
+from sleepwatch.reader.recogniser import Recogniser
+from sleepwatch.reader.window import REACH, RECORDS, RecordsAround, writer_of
+
+
+class FramedLog:
+    """Reads the bytes of a log in a carrier's framing, in pieces of any size."""
+
+    def __init__(self, recogniser: Recogniser, gate: Gate, envelope: Envelope) -> None:
+        self._recogniser = recogniser
+        self._gate = gate
+        self._envelope = envelope
+        self._rest = b""
+        """The beginning of a line whose end has not come yet."""
+        self._offset = 0
+        self._records: list[Record] = []
+        self._hits: list[list[int]] = []
+        """For each record, the literals in its text."""
+        self._done = 0
+        self.first_wall_us: int | None = None
+        self.last_wall_us: int | None = None
+
+    def feed(self, data: bytes, *, final: bool) -> None:
+        """The next bytes; ``final`` with the last of them."""
+        data = self._rest + data
+        cut = len(data) if final else data.rfind(b"\n") + 1
+        self._rest = data[cut:]
+        if cut:
+            self.add(self._envelope.feed(data[:cut], self._offset))
+            self._offset += cut
+        if final:
+            self.add(self._envelope.finish())
+        self.read(final=final)
+
+    def add(self, records: list[Record]) -> None:
+        """Further records of the source; the gate looks through all their texts in one go."""
+        if not records:
+            return
+        texts = [record.text[:REACH] for record in records]
+        hits: list[list[int]] = [[] for _ in records]
+        ends = []
+        at = 0
+        for text in texts:
+            at += len(text) + 1
+            ends.append(at)
+        index = 0
+        for place, literal in self._gate.hits(b"\n".join(texts)):
+            while place >= ends[index]:
+                index += 1
+            hits[index].append(literal)
+        self._records.extend(records)
+        self._hits.extend(hits)
+
+    def read(self, *, final: bool) -> None:
+        """Read the records whose neighbours are all there."""
+        limit = len(self._records) if final else len(self._records) - RECORDS
+        if limit <= self._done:
+            return
+        for at in range(self._done, limit):
+            self._record(at)
+        keep = max(0, limit - RECORDS)
+        del self._records[:keep], self._hits[:keep]
+        self._done = limit - keep
+
+    def _record(self, at: int) -> None:
+        record, recogniser = self._records[at], self._recogniser
+        if record.wall_us is not None:
+            if self.first_wall_us is None:
+                self.first_wall_us = record.wall_us
+            self.last_wall_us = record.wall_us
+        if record.message_id is not None and recogniser.structured(record, writer_of(record)):
+            return
+        if self._hits[at]:
+            around = RecordsAround(self._records, at)
+            recogniser.line(record.text[:REACH], record.offset, self._hits[at], around, writer_of(record), record)
+        elif recogniser.wanting:
+            recogniser.show(split(record.text[:REACH]), writer_of(record))
