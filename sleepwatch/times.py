@@ -197,7 +197,7 @@ def seconds_of_day(clock: bytes) -> int | None:
 
 def fraction_us(digits: bytes) -> int:
     """The digits behind a decimal point as microseconds; what is finer is cut off."""
-    return int((digits + b"000000")[:6])
+    return int(digits) if len(digits) == 6 else int((digits + b"000000")[:6])
 
 
 def rfc3339_us(day: bytes, clock: bytes, fraction: bytes | None, offset: bytes) -> int | None:
@@ -208,7 +208,7 @@ def rfc3339_us(day: bytes, clock: bytes, fraction: bytes | None, offset: bytes) 
     if start is None or seconds is None or east is None:
         return None
     us = start + seconds * 1_000_000 - east
-    return us + int((fraction + b"000000")[:6]) if fraction else us
+    return us + fraction_us(fraction) if fraction else us
 
 
 def offset_us(offset: bytes) -> int | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from sleepwatch.envelopes.base import LineFramed, Pieces
+from sleepwatch.envelopes.base import DIGITS, LineFramed, Pieces
 from sleepwatch.model import Record
 from sleepwatch.times import LocalTimes, rfc3339_us
 
@@ -17,6 +17,7 @@ class Cri(LineFramed):
     """``STAMP stdout|stderr P|F text``."""
 
     name = "cri"
+    begins = DIGITS
     time_from = "the container runtime's stamps"
     pattern = re.compile(
         rb"^(\d{4}-\d\d-\d\d)T(\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d)"

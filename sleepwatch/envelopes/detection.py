@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 
 from sleepwatch.envelopes.bare import Bare
-from sleepwatch.envelopes.base import HEAD_LIMIT, Envelope, Framed
+from sleepwatch.envelopes.base import BOM, HEAD_LIMIT, Envelope, Framed
 from sleepwatch.envelopes.compose import Compose
 from sleepwatch.envelopes.cri import Cri
 from sleepwatch.envelopes.docker_json import DockerJson
@@ -124,7 +125,8 @@ def _kind(head: bytes) -> type[Framed] | None:
     A line that the server itself wrote speaks against every carrier: its prompts can hold any carrier's lines. So the
     carrier's must come first, and where the carrier frames all lines, the server's may hardly occur.
     """
-    lines = _count(head)
+    firsts = _firsts(head)
+    lines = firsts.total()
     if not lines:
         return None
     server = _SERVER.search(head)
@@ -132,7 +134,9 @@ def _kind(head: bytes) -> type[Framed] | None:
     bare = len(_SERVER.findall(head)) if server else 0
     if bare * 10 < lines:
         for cls in _STRICT:
-            if cls.explains(head) >= _SHARE * lines and cls.explains(before):
+            if cls.begins and sum(firsts[byte] for byte in cls.begins) < _SHARE * lines:
+                continue
+            if cls.explains(head) >= _SHARE * lines and (server is None or cls.explains(before)):
                 return _escaping(cls, head)
     for cls in _MIXED:
         if cls.explains(head) >= min(_LINES_OF_MIXED, lines) and cls.explains(before):
@@ -150,10 +154,11 @@ def _escaping(cls: type[Framed], head: bytes) -> type[Framed]:
     return cls
 
 
-def _count(head: bytes) -> int:
-    """Lines that say something: not empty, not a pager's."""
+def _firsts(head: bytes) -> Counter[int]:
+    """How many lines begin with each byte, of those that say something: not empty, not a pager's."""
     probe = JournalShort()
-    return sum(bool(line.strip()) and not probe.foreign(line.rstrip(b"\r"), 0) for line in head.split(b"\n"))
+    lines = (line.rstrip(b"\r") for line in head.removeprefix(BOM).split(b"\n"))
+    return Counter(line[0] for line in lines if line.strip() and not probe.foreign(line, 0))
 
 
 def _whole_lines(head: bytes) -> bytes:

@@ -6,6 +6,8 @@ The daemon cuts a line of more than 16 KiB into entries; only the last of them h
 
 from __future__ import annotations
 
+import re
+
 import msgspec
 
 from sleepwatch.envelopes.base import Framed, Pieces
@@ -22,6 +24,7 @@ class _Entry(msgspec.Struct, gc=False):
 
 
 _decode = msgspec.json.Decoder(_Entry).decode
+_LOG = re.compile(rb'"log"\s*:\s*"')
 _HEAD = b'{"log":"'
 
 
@@ -29,6 +32,7 @@ class DockerJson(Framed):
     """One JSON object a line."""
 
     name = "docker-json"
+    begins = b"{"
     time_from = "docker's stamps"
 
     def __init__(self, local: LocalTimes | None = None) -> None:
@@ -55,7 +59,7 @@ class DockerJson(Framed):
             ended = text.endswith(b"\n")
             if ended:
                 text = text[:-2] if text.endswith(b"\r\n") else text[:-1]
-            place = offset + start + (len(_HEAD) if line.startswith(_HEAD) else max(line.find(b'"log"'), 0))
+            place = offset + start + (len(_HEAD) if line.startswith(_HEAD) else _text_at(line))
             record = Record(
                 text=text,
                 offset=place,
@@ -87,6 +91,12 @@ def _entry(line: bytes) -> _Entry | None:
         return _decode(line.decode("utf-8", "replace"))  # the daemon writes UTF-8, but files get damaged
     except (msgspec.DecodeError, RecursionError):
         return None
+
+
+def _text_at(line: bytes) -> int:
+    """Where the text begins in an entry that something other than the daemon wrote out again."""
+    found = _LOG.search(line)
+    return found.end() if found else 0
 
 
 def _container(attrs: dict[str, str]) -> str | None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from sleepwatch.envelopes.base import LineFramed, chomp, name_of
+from sleepwatch.envelopes.base import DIGITS, LineFramed, chomp, name_of
 from sleepwatch.envelopes.ollama import own_time_us
 from sleepwatch.model import Record
 from sleepwatch.times import rfc3339_us
@@ -19,6 +19,7 @@ class DockerLogs(LineFramed):
     """``2026-11-30T05:46:44.659026123Z text``."""
 
     name = "docker-logs"
+    begins = DIGITS
     time_from = "the container runtime's stamps"
     pattern = re.compile(rb"^" + STAMP + rb"(?: (.*))?(?:\n|\Z)", re.MULTILINE)
 
@@ -42,6 +43,7 @@ class KubectlPrefix(LineFramed):
     """``[pod/llama-0/llama] [STAMP ]text``: ``kubectl logs --prefix``."""
 
     name = "kubectl-prefix"
+    begins = b"["
     time_from = "the container runtime's stamps, where the lines have them"
     pattern = re.compile(rb"^\[pod/([^/\]\s]+/[^/\]\s]+)\] ?(?:" + STAMP + rb" ?)?(.*)(?:\n|\Z)", re.MULTILINE)
 
@@ -57,6 +59,7 @@ class DockerDesktop(LineFramed):
     """``2026-11-30 05:46:44 text``: the local time of the machine that showed it."""
 
     name = "docker-desktop"
+    begins = DIGITS
     time_from = "Docker Desktop's local times"
     pattern = re.compile(rb"^(\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d)(?: (.*))?(?:\n|\Z)", re.MULTILINE)
 

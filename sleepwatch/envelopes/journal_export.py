@@ -151,10 +151,11 @@ class JournalExport(JournalEntries):
     @classmethod
     def explains(cls, head: bytes) -> int:
         """See Framed."""
+        if b"__REALTIME_TIMESTAMP=" not in head:
+            return 0
         probe = cls()
         probe.read(head, 0, [])
-        begun = probe._tail.count(b"\n") if probe._tail.startswith(b"__CURSOR=") else 0
-        return probe._explained + begun if probe._explained else 0
+        return probe._explained + probe._tail.count(b"\n") if probe._explained else 0
 
 
 def _read_fields(block: bytes, at: int) -> _Fields:

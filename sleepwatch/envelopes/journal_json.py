@@ -52,6 +52,7 @@ class JournalJson(JournalEntries):
     """``-o json``."""
 
     name = "journal-json"
+    begins = b"{"
 
     def read(self, block: bytes, offset: int, out: list[Record]) -> None:
         """See Framed."""
@@ -121,6 +122,7 @@ class JournalJsonPretty(JournalJson):
     """``-o json-pretty``: an object over several lines, from ``{`` to ``}`` at a line's start."""
 
     name = "journal-json-pretty"
+    begins = b"{}\t "
 
     def __init__(self, local: LocalTimes | None = None) -> None:
         super().__init__(local)

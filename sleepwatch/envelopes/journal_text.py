@@ -11,10 +11,14 @@ from __future__ import annotations
 import re
 from typing import ClassVar
 
-from sleepwatch.envelopes.base import LineFramed, Pieces, name_of
+from sleepwatch.envelopes.base import DIGITS, LineFramed, Pieces, name_of
 from sleepwatch.model import Record
 from sleepwatch.times import LocalTimes, fraction_us, month_number, rfc3339_us, seconds_of_day
 
+INVALID = -1
+"""No moment."""
+
+Groups = tuple[bytes | None, ...]
 _Writer = tuple[str | None, str | None, str | None, int | None]
 """Host, unit, identifier, pid."""
 
@@ -25,20 +29,20 @@ _TEXT = rb":(?: (.*))?(?:\n|\Z)"
 
 # journalctl's own lines and its pager's (less): no entries of the journal.
 _OWN = re.compile(
-    rb"-- (?:Boot (?P<boot>[0-9a-f]{32})|Reboot|No entries|(?:Logs begin at|Journal begins at|Logs end at).*) --"
-    rb"|-- No entries --|lines \d+-\d+(?:/\d+)?(?: \(END\))?|\(END\)|~|Hint: You are currently not seeing messages.*"
-    rb"| {6}Users in groups .*| {6}Pass -q to turn off this notice\.|\.\.\.skipping\.\.\."
+    rb"-- (?:Boot (?P<boot>[0-9a-f]{32})|(?P<reboot>Reboot)|No entries|(?:Logs|Journal) (?:begin|end)s? at .*) --"
+    rb"|lines \d+-\d+(?:/\d+)?(?: \(END\))?|\(END\)|~|\.\.\.skipping\.\.\."
+    rb"|Hint: You are currently not seeing messages.*| {6}Users in groups .*| {6}Pass -q to turn off this notice\."
 )
 _BLOB = re.compile(rb"\[[\d.]+[BKMG] blob data\]")
 _JOURNALD_LINE_MAX = 48 << 10  # journald.conf LineMax=: a longer line of standard output goes on in the next entry
+_LEAST_INDENT = len("Nov 30 05:46:44 a: ")
 _UNIT_SUFFIXES = (".service", ".scope", ".socket", ".slice", ".mount", ".timer", ".target", ".device", ".swap", ".path")
-_STAMPED = re.compile(rb"\d{1,9}\.[0-5]\d\.\d{3}\.\d{3} ")
+_SERVERS = re.compile(rb"(?:\[ *\d{1,5}\] ?)*(?:\d{1,9}\.[0-5]\d\.\d{3}\.\d{3} |(?:srv|slot|que|res|cmn|spec) )")
 
 
 class JournalText(LineFramed):
-    """The part that all these shapes share. Groups 1 to 3 of ``pattern`` are the stamp's; the last two who and text."""
+    """The part that all these shapes share. ``pattern`` captures the stamp's parts, then who wrote, then the text."""
 
-    who_group: ClassVar[int]
     escapes: ClassVar[bool] = False
     """Whether ``#012`` surely stands for a line feed (rsyslog), in every program's lines."""
 
@@ -49,43 +53,42 @@ class JournalText(LineFramed):
         """Width in characters of a terminal that cut the longer lines (a paste); None where none did."""
         self._writers: dict[bytes, _Writer] = {}
         self._last: Record | None = None
-        self._indent = b""
+        self._last_prefix = 0
         self._pieces = Pieces()
 
-    def wall_us(self, match: re.Match[bytes]) -> int | None:
-        """The stamp's wall time; None where it carries none."""
+    def moment_us(self, stamp: Groups) -> int | None:
+        """The wall time of a stamp; None where it carries none, INVALID where it is none."""
         raise NotImplementedError
-
-    def valid(self, match: re.Match[bytes]) -> bool:
-        """Whether the stamp is a moment at all."""
-        return True
 
     def record(self, match: re.Match[bytes], offset: int, out: list[Record]) -> bool:
         """See LineFramed."""
-        if not self.valid(match):
+        groups = match.groups()
+        wall_us = self.moment_us(groups)
+        if wall_us == INVALID:
             return False
-        who, text = match.group(self.who_group, self.who_group + 1)
+        who, text = groups[-2:]
+        assert who is not None
         host, unit, ident, pid = self._writers.get(who) or self._writer(who)
+        start, end = match.span()
         if text is None:
             text = b""
-            at = match.end(self.who_group) + 1
+            at = match.end(len(groups) - 1) + 1
         else:
-            at = match.start(self.who_group + 1)
+            at = match.start(len(groups))
             if text[-1:] == b"\r":
                 text = text[:-1]
-        record = Record(
+        self._last = record = Record(
             text=text,
             offset=offset + at,
-            wall_us=self.wall_us(match),
+            wall_us=wall_us,
             host=host,
             unit=unit,
             ident=ident,
             pid=pid,
             boot=self.boot,
         )
-        self._last = record
-        self._indent = b" " * (at - match.start())
-        if self.cut_width is not None and _shows_cut(match.group(), self.cut_width):
+        self._last_prefix = at - start
+        if self.cut_width is not None and _shows_cut(match.string[start:end], self.cut_width):
             record.cut = True
         if text[:1] == b"[" and _BLOB.fullmatch(text):
             record.cut = True
@@ -118,30 +121,37 @@ class JournalText(LineFramed):
         """See Framed."""
         self._pieces.flush(out)
 
+    @classmethod
+    def explains(cls, head: bytes) -> int:
+        """See Framed. A message's further lines count too, or a core dump's stack would hide its journal."""
+        entries = super().explains(head)
+        return entries + head.count(b"\n" + b" " * _LEAST_INDENT) if entries else 0
+
     def foreign(self, line: bytes, at: int) -> bool:
         """See Framed: the lines journalctl and its pager add."""
         own = _OWN.fullmatch(line)
-        if own and own["boot"]:
-            self.boot = own["boot"].decode()
+        if own and (own["boot"] or own["reboot"]):
+            self.boot = own["boot"].decode() if own["boot"] else None
         return own is not None
 
     def continuation(self, line: bytes, at: int, out: list[Record]) -> bool:
         """See Framed: journalctl indents a message's further lines to stand below its first."""
-        if self._last is None or not line.startswith(self._indent):
+        if self._last is None or not line.startswith(b" " * self._last_prefix):
             return False
-        text = line[len(self._indent) :]
+        text = line[self._last_prefix :]
         if text:
-            out.append(_like(self._last, text, at + len(self._indent)))
+            out.append(_like(self._last, text, at + self._last_prefix))
         return True
 
 
 def unescaped(record: Record, *, several: bool) -> list[Record]:
     """Undo rsyslog's escapes: ``#033[`` is a colour and, where ``several`` lines are sure, ``#012`` a line feed.
 
-    It is not where a server's stamp follows: each line of a server is a record of its own in every carrier.
+    It is not where a server's line would follow: each of those is a record of its own in every carrier, so what looks
+    like one inside another is a prompt's.
     """
     pieces = record.text.split(b"#012") if several else [record.text]
-    if len(pieces) == 1 or any(_STAMPED.match(piece) for piece in pieces[1:]):
+    if len(pieces) == 1 or any(_SERVERS.match(piece) for piece in pieces[1:]):
         record.text = record.text.replace(b"#033[", b"\x1b[")
         return [record]
     lines = []
@@ -182,8 +192,8 @@ _PAGER_SHARE = 5
 def cut_width(head: bytes) -> int | None:
     """The terminal width at which a pasted journal was cut, where the head shows one: else None.
 
-    Conservative: at least three lines, and a fifth of all, end in ``>`` or hold ``…`` at one same width, and no line is
-    longer.
+    Conservative: at least three lines, and a fifth of all, end in ``>`` or hold ``…`` at one same width, and no line
+    is longer.
     """
     if b">" not in head and "…".encode() not in head:
         return None
@@ -199,38 +209,36 @@ class JournalShort(JournalText):
     name = "journal-short"
     time_from = "journald's stamps, without year and zone"
     needs_year = True
-    who_group = 4
     pattern = re.compile(
-        rb"^ ?([^\s\[\]<>{}:=|\"'()]{2,16} [ \d]\d) (\d\d:\d\d:\d\d)(?:\.(\d{1,9}))? " + _WHO + _TEXT, re.MULTILINE
+        rb"^ ?([^\s\[\]<>{}:=|\"'()]{2,16} {1,2}\d{1,2}) (\d\d:\d\d:\d\d)(?:\.(\d{1,9}))? " + _WHO + _TEXT, re.MULTILINE
     )
 
     def __init__(self, local: LocalTimes | None = None) -> None:
         super().__init__(local)
-        self._token = b""
+        self._token: bytes | None = None
         self._token_valid = False
 
-    def valid(self, match: re.Match[bytes]) -> bool:
+    def moment_us(self, stamp: Groups) -> int | None:
         """See JournalText."""
-        token, clock = match.group(1, 2)
+        token, clock, fraction = stamp[:3]
+        assert token is not None
+        assert clock is not None
         if token != self._token:
             name, _, day = token.rpartition(b" ")
-            self._token_valid = month_number(name) is not None and 0 < int(day) <= 31
             self._token = token
-        return self._token_valid and seconds_of_day(clock) is not None
-
-    def wall_us(self, match: re.Match[bytes]) -> int | None:
-        """See JournalText."""
-        token, clock, fraction = match.group(1, 2, 3)
+            self._token_valid = month_number(name) is not None and 0 < int(day) <= 31
+        if not self._token_valid or seconds_of_day(clock) is None:
+            return INVALID
         us = self.calendar.undated_us(token, clock)
-        return us + fraction_us(fraction) if fraction and us is not None else us
+        return us + fraction_us(fraction) if fraction is not None and us is not None else us
 
 
 class JournalShortIso(JournalText):
     """``2026-11-30T05:46:44[.659026]+0000 host ident[pid]: text``."""
 
     name = "journal-short-iso"
+    begins = DIGITS
     time_from = "journald's stamps"
-    who_group = 5
     # `Z` is rsyslog's; behind it a pid is asked for, since `docker logs -t` also writes Z and then any text.
     pattern = re.compile(
         rb"^(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d)(?:[.,](\d{1,6}))?"
@@ -238,14 +246,14 @@ class JournalShortIso(JournalText):
         re.MULTILINE,
     )
 
-    def valid(self, match: re.Match[bytes]) -> bool:
+    def moment_us(self, stamp: Groups) -> int | None:
         """See JournalText."""
-        self._us = rfc3339_us(*match.group(1, 2, 3, 4))
-        return self._us is not None
-
-    def wall_us(self, match: re.Match[bytes]) -> int | None:
-        """See JournalText."""
-        return self._us
+        day, clock, fraction, east = stamp[:4]
+        assert day is not None
+        assert clock is not None
+        assert east is not None
+        us = rfc3339_us(day, clock, fraction, east)
+        return INVALID if us is None else us
 
 
 class JournalShortFull(JournalText):
@@ -253,7 +261,6 @@ class JournalShortFull(JournalText):
 
     name = "journal-short-full"
     time_from = "journald's stamps"
-    who_group = 4
     pattern = re.compile(
         rb"^[^\s\[\]<>{}:=|\"'()]{1,16} (\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d) ([A-Z]{1,6}|[+-]\d\d(?::?\d\d)?) "
         + _WHO
@@ -261,14 +268,14 @@ class JournalShortFull(JournalText):
         re.MULTILINE,
     )
 
-    def valid(self, match: re.Match[bytes]) -> bool:
+    def moment_us(self, stamp: Groups) -> int | None:
         """See JournalText."""
-        self._us = self.calendar.zoned_us(*match.group(1, 2, 3))
-        return self._us is not None
-
-    def wall_us(self, match: re.Match[bytes]) -> int | None:
-        """See JournalText."""
-        return self._us
+        day, clock, zone = stamp[:3]
+        assert day is not None
+        assert clock is not None
+        assert zone is not None
+        us = self.calendar.zoned_us(day, clock, zone)
+        return INVALID if us is None else us
 
     def writer(self, host: str | None, ident: str, pid: int | None) -> _Writer:
         """See JournalText. ``with-unit`` shows ``user@1000.service/llama.service`` for a unit of a user's manager."""
@@ -282,26 +289,27 @@ class JournalShortUnix(JournalText):
     """``1796017604.659026 host ident[pid]: text``."""
 
     name = "journal-short-unix"
+    begins = DIGITS
     time_from = "journald's stamps"
-    who_group = 3
-    pattern = re.compile(rb"^(\d{9,11})\.(\d{6}) " + _WHO + _TEXT, re.MULTILINE)
+    pattern = re.compile(rb"^(\d{9,11}\.\d{6}) " + _WHO + _TEXT, re.MULTILINE)
 
-    def wall_us(self, match: re.Match[bytes]) -> int | None:
+    def moment_us(self, stamp: Groups) -> int | None:
         """See JournalText."""
-        return int(match.group(1)) * 1_000_000 + int(match.group(2))
+        assert stamp[0] is not None
+        return int(stamp[0].replace(b".", b""))
 
 
 class JournalShortMonotonic(JournalText):
     """``[ 3933.875116] host ident[pid]: text``: seconds since the host started, no wall time."""
 
     name = "journal-short-monotonic"
-    who_group = 1
+    begins = b"["
     # A host, and a pid or the kernel: else it is `dmesg`, where `llama-server[41]: segfault at` is the kernel's text.
     pattern = re.compile(
         rb"^\[ *\d{1,9}\.\d{6}\] (?=[^\s\[\]]*[^\s\[\]:] (?:kernel|[^\s:\[]+\[\d+\]):)" + _WHO + _TEXT, re.MULTILINE
     )
 
-    def wall_us(self, match: re.Match[bytes]) -> int | None:
+    def moment_us(self, stamp: Groups) -> int | None:
         """See JournalText."""
         return None
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from sleepwatch.envelopes.base import LineFramed, chomp
+from sleepwatch.envelopes.base import DIGITS, LineFramed, chomp
 from sleepwatch.model import Record
 from sleepwatch.times import fraction_us
 
@@ -16,6 +16,7 @@ class Lemonade(LineFramed):
     """Local time, level, component. What is not the server's own has the identifier ``lemonade``."""
 
     name = "lemonade"
+    begins = DIGITS
     time_from = "lemonade's local times"
     pattern = re.compile(
         rb"^(\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d)\.(\d{3,6}) \[[A-Za-z]{1,12}\] \(([^)\n]{1,64})\)(?: (.*))?(?:\n|\Z)",

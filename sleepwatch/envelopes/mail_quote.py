@@ -15,6 +15,7 @@ class MailQuote(LineFramed):
     """One ``>`` or several before each line."""
 
     name = "mail-quote"
+    begins = b">"
     pattern = re.compile(_MARKS + rb"(.*)(?:\n|\Z)", re.MULTILINE)
 
     def __init__(self, local: LocalTimes | None = None) -> None:

@@ -14,6 +14,7 @@ class ModelRunner(LineFramed):
     """Stamp, component and perhaps level, each in brackets. The component becomes the identifier."""
 
     name = "model-runner"
+    begins = b"["
     time_from = "Docker Model Runner's stamps"
     pattern = re.compile(
         rb"^\[" + STAMP + rb"\]\[([^\]\s]{1,128})\](?:\[[A-Z]{1,8}\])?(?: (.*))?(?:\n|\Z)", re.MULTILINE

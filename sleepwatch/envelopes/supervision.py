@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from sleepwatch.envelopes.base import LineFramed, chomp
+from sleepwatch.envelopes.base import DIGITS, LineFramed, chomp
 from sleepwatch.model import Record
 from sleepwatch.times import SECOND_US, fraction_us, rfc3339_us
 
@@ -20,6 +20,7 @@ class Tai64n(LineFramed):
     """``@400000006a8f3c2a27481a2c text`` by multilog or ``svlogd -t``."""
 
     name = "tai64n"
+    begins = b"@"
     time_from = "TAI64N labels"
     pattern = re.compile(rb"^@([0-9a-f]{16})([0-9a-f]{8})(?: (.*))?(?:\n|\Z)", re.MULTILINE)
     leap_seconds = 0
@@ -48,6 +49,7 @@ class Svlogd(LineFramed):
     """``2026-11-30_05:46:44.65902 text`` (``svlogd -tt``) or ``2026-11-30T05:46:44.65902 text`` (``-ttt``), in UTC."""
 
     name = "svlogd"
+    begins = DIGITS
     time_from = "svlogd's stamps (UTC)"
     pattern = re.compile(rb"^(\d{4}-\d\d-\d\d)[_T](\d\d:\d\d:\d\d)\.(\d{5})(?: (.*))?(?:\n|\Z)", re.MULTILINE)
 
@@ -66,6 +68,7 @@ class S6Log(LineFramed):
     """``2026-11-30 05:46:44.659026123  text`` (``s6-log T``), in local time."""
 
     name = "s6-log"
+    begins = DIGITS
     time_from = "s6-log's local times"
     pattern = re.compile(rb"^(\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d)\.(\d{9})  (.*)(?:\n|\Z)", re.MULTILINE)
 
@@ -111,6 +114,7 @@ class Launchd(LineFramed):
     """``2026-11-30 05:46:44.659026 (gui/501/local.llama [41]) <Notice>: exited due to SIGSEGV``: launchd's own log."""
 
     name = "launchd"
+    begins = DIGITS
     time_from = "launchd's local times"
     pattern = re.compile(
         rb"^(\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?"

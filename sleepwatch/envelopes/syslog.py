@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from sleepwatch.envelopes.base import LineFramed, chomp, name_of
+from sleepwatch.envelopes.base import DIGITS, LineFramed, chomp, name_of
 from sleepwatch.envelopes.journal_text import JournalShort, unescaped
 from sleepwatch.model import Record
 from sleepwatch.times import rfc3339_us
@@ -14,6 +14,7 @@ class Syslog3164(JournalShort):
     """``<PRI>Nov 30 05:46:44 host ident[pid]: text``, as collectors write messages to a file with their priority."""
 
     name = "syslog-3164"
+    begins = b"<"
     time_from = "syslog's stamps, without year and zone"
     escapes = True
     pattern = re.compile(JournalShort.pattern.pattern.replace(b"^ ?", rb"^<\d{1,3}>", 1), re.MULTILINE)
@@ -23,6 +24,7 @@ class Syslog5424(LineFramed):
     """``<PRI>1 STAMP host app procid msgid [data] text``; a length may stand before it (RFC 6587)."""
 
     name = "syslog-5424"
+    begins = b"<" + DIGITS
     time_from = "syslog's stamps"
     pattern = re.compile(
         rb"^(?:\d{1,7} )?<\d{1,3}>1 (?:(\d{4}-\d\d-\d\d)T(\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d)|-)"
@@ -45,5 +47,8 @@ class Syslog5424(LineFramed):
             ident=None if app == b"-" else name_of(app),
             pid=int(process) if process.isdigit() and len(process) < 11 else None,
         )
-        out.extend(unescaped(record, several=True))
+        if b"#0" in record.text:
+            out += unescaped(record, several=True)
+        else:
+            out.append(record)
         return True
