@@ -25,12 +25,15 @@ _STEADY = 2
 
 
 class Whole(NamedTuple):
-    """A pattern as one expression over a whole stamped line: port, the stamp's four parts, then its fields."""
+    """A pattern as one expression over a whole stamped line: port, stamp, then its fields."""
 
     regex: re.Pattern[bytes]
     pattern: Pattern
     captures: tuple[tuple[str, int, Callable[[bytes], Any]], ...]
+    event: str
     summed: bool
+    id_group: int
+    child_group: int
 
 
 def whole_patterns(rules: RuleSet) -> tuple[tuple[Whole, ...], ...]:
@@ -41,12 +44,16 @@ def whole_patterns(rules: RuleSet) -> tuple[tuple[Whole, ...], ...]:
 
 def _whole(pattern: Pattern) -> Whole:
     assert pattern.regex is not None
-    prefix = rb"(?:\[( {0,4}\d{1,5})\] )?(\d{1,9})\.([0-5]\d)\.(\d{3})\.(\d{3}) [IWED] "
+    prefix = rb"(?:\[( {0,4}\d{1,5})\] )?(\d{1,9}\.[0-5]\d\.\d{3}\.\d{3}) [IWED] "
+    regex = re.compile(prefix + rb"(?:" + pattern.regex.pattern + rb")", pattern.regex.flags)
     return Whole(
-        regex=re.compile(prefix + rb"(?:" + pattern.regex.pattern + rb")", pattern.regex.flags),
+        regex=regex,
         pattern=pattern,
-        captures=tuple((name, group + 5, convert) for name, group, convert in pattern.captures),
-        summed=pattern.event in SUMMED,
+        captures=tuple((name, group + 2, convert) for name, group, convert in pattern.captures),
+        event=pattern.event,
+        summed=pattern.event in SUMMED and "id" in regex.groupindex,
+        id_group=regex.groupindex.get("id", 0),
+        child_group=regex.groupindex.get("child", 0),
     )
 
 
@@ -57,10 +64,14 @@ class Run:
     awake, no arrivals are printed, and the clock goes on.
     """
 
-    __slots__ = ("last", "launched", "mark", "open", "released", "stream")
+    __slots__ = ("clock", "last", "launched", "mark", "open", "port", "released", "stream", "sums")
 
-    def __init__(self, stream: Stream) -> None:
+    def __init__(self, stream: Stream, port: bytes | None, clock: int) -> None:
         self.stream = stream
+        self.port = port
+        self.clock = clock
+        """The clock of its last line, packed."""
+        self.sums = stream.steady >= _STEADY
         self.last: tuple[Whole, int, int] | None = None
         self.mark = -1
         self.launched = 0
@@ -94,27 +105,31 @@ class ShortWay:
                 break
         else:
             return False
-        port, minutes, seconds, millis, micros = match.group(1, 2, 3, 4, 5)
-        stream = self._streams.get(port)
-        if stream is None:
-            stream = self._find(port)
-            if stream is None:
+        port, stamp = match.group(1, 2)
+        run = self._run
+        if run is None or run.port != port:
+            stream = self._streams.get(port) or self._find(port)
+            if stream is None or stream.clock_us is None or not stream.stamped:
                 return False
-        clock = ((int(minutes) * 60 + int(seconds)) * 1000 + int(millis)) * 1000 + int(micros)
-        last = stream.clock_us
-        if last is None or not stream.stamped or not last <= clock <= last + CLOCK_NOISE_US:
+            self.end_run()
+            run = Run(stream, port, _packed(stream.clock_us))
+        clock = int(stamp.replace(b".", b""))
+        if not run.clock <= clock <= run.clock + CLOCK_NOISE_US:
             return False
-        stamp = match.start(2)
-        if buffer[end + 1 : end + 1 + stamp - start] != buffer[start:stamp]:
-            return False  # another writer's line follows
-        following = clock_at(buffer, end + 1 + stamp - start)
-        if following is None or following < clock:
+        place = match.start(2)
+        stamp_after = end + 1 + place - start
+        following = buffer[stamp_after : stamp_after + len(stamp)].replace(b".", b"")
+        if not following.isdigit() or int(following) < clock:
+            return False  # no line of this writer's follows, or an earlier one
+        if port is not None and buffer[end + 1 : stamp_after] != buffer[start:place]:
             return False
-        if whole.summed and (stream.steady >= _STEADY or whole.pattern.event == _ALWAYS):
-            self._add(whole, match, stream, start, end, clock)
+        if whole.summed and (run.sums or whole.event == _ALWAYS):
+            self._run = run
+            run.clock = clock
+            _add(run, whole, match, start, end)
         else:
             self.end_run()
-            self._recogniser.emit(stream, self._event(whole, match, stream, clock, end))
+            self._recogniser.emit(run.stream, self._event(whole, match, run.stream, end))
         return True
 
     def _find(self, port: bytes | None) -> Stream | None:
@@ -125,30 +140,13 @@ class ShortWay:
             return stream
         return None
 
-    def _add(self, whole: Whole, match: re.Match[bytes], stream: Stream, start: int, end: int, clock: int) -> None:
-        run = self._run
-        if run is None or run.stream is not stream:
-            self.end_run()
-            run = self._run = Run(stream)
-        stream.clock_us = clock
-        place = run.last = (whole, start, end)
-        task = int(match["id"])
-        if task > run.mark:
-            run.mark = task
-        event = whole.pattern.event
-        if event == "request.launched":
-            child = match["child"]
-            run.open[task] = place
-            run.launched += child is None or child == b"0"
-        elif event == "request.released" and run.open.pop(task, None) is None:
-            run.released.append(task)
-
     def end_run(self) -> None:
         """Hand on what was summed up, as one event."""
         run, self._run = self._run, None
         if run is None or run.last is None:
             return
         event = self._event_at(*run.last, run.stream)
+        run.stream.clock_us = event.clock_us
         event.type = "requests.run"
         event.fields = {
             "launched": run.launched,
@@ -162,9 +160,9 @@ class ShortWay:
     def _event_at(self, whole: Whole, start: int, end: int, stream: Stream) -> Event:
         match = whole.regex.match(self._buffer, start, end)
         assert match is not None  # it matched when it was added
-        return self._event(whole, match, stream, clock_at(self._buffer, match.start(2)), end)
+        return self._event(whole, match, stream, end)
 
-    def _event(self, whole: Whole, match: re.Match[bytes], stream: Stream, clock: int | None, end: int) -> Event:
+    def _event(self, whole: Whole, match: re.Match[bytes], stream: Stream, end: int) -> Event:
         fields = dict(whole.pattern.constants)
         for name, group, convert in whole.captures:
             raw = match[group]
@@ -172,12 +170,32 @@ class ShortWay:
                 fields[name] = convert(raw)
         place = match.start(2)
         return Event(
-            type=whole.pattern.event,
+            type=whole.event,
             origin=stream.origin,
             offset=self._base + place,
             text=self._buffer[place : match.end()],
             fields=fields,
-            clock_us=clock,
+            clock_us=clock_at(self._buffer, place),
             rest=self._buffer[match.end() : end],
             pattern=whole.pattern.name,
         )
+
+
+def _add(run: Run, whole: Whole, match: re.Match[bytes], start: int, end: int) -> None:
+    """Sum up one more line."""
+    place = run.last = (whole, start, end)
+    task = int(match[whole.id_group])
+    if task > run.mark:
+        run.mark = task
+    if whole.event == "request.launched":
+        child = match[whole.child_group]
+        run.open[task] = place
+        run.launched += child is None or child == b"0"
+    elif whole.event == "request.released" and run.open.pop(task, None) is None:
+        run.released.append(task)
+
+
+def _packed(clock_us: int) -> int:
+    """A clock as the digits of its stamp: ``1.02.003.004`` is 102003004. It grows as the clock does."""
+    minutes, rest = divmod(clock_us, 60_000_000)
+    return minutes * 100_000_000 + rest
