@@ -96,10 +96,10 @@ def hung_requests(ledger: Ledger, *, waited_us: int | None, ended: str | None) -
     verdicts = []
     slept = sleep.slept_us()
     freed = 0
+    within_grace = slept is not None and slept < GRACE_US
     for pending in list(sleep.pendings):
-        within_grace = slept is not None and slept < GRACE_US
-        if within_grace:
-            freed += pending.launched is not None or pending.cancelled is not None or pending.proven
+        if within_grace and not _given_up_asleep(sleep, pending):
+            freed += pending.launched is not None or pending.proven
             continue
         verdict = _hang(ledger, sleep, pending, waited_us=waited_us, ended=ended)
         if verdict is not None:
@@ -134,7 +134,7 @@ def _hang(
     ):
         if event is not None:
             proofs.append(Proof(role, event))
-    proofs.sort(key=lambda p: p.event.offset)
+    proofs.sort(key=lambda p: p.event.seq)
     task = "" if pending.task is None else f" (task {pending.task})"
     return Verdict(
         kind="hung-request",
@@ -200,6 +200,11 @@ def _grade(
     return None
 
 
+def _given_up_asleep(sleep: Sleep, pending: Pending) -> bool:
+    """Did its client give up before anything woke the server? Then nothing freed it, however short the sleep."""
+    return pending.cancelled is not None and sleep.exit is not None and pending.cancelled.offset < sleep.exit.offset
+
+
 def _just_before(sleep: Sleep, pending: Pending) -> bool:
     age = elapsed_us(pending.arrival or pending.formatted, sleep.enter)
     return age is not None and age <= BEFORE_SLEEP_US
@@ -214,7 +219,7 @@ def _doubtful(sleep: Sleep, pending: Pending) -> bool:
 
 def _hang_state(sleep: Sleep, pending: Pending, ended: str | None) -> tuple[str, Event | None]:
     if pending.cancelled is not None:
-        by_stop = sleep.stopping is not None and pending.cancelled.offset > sleep.stopping.offset
+        by_stop = sleep.stopping is not None and pending.cancelled.seq > sleep.stopping.seq
         return "lost" if by_stop else "abandoned", pending.cancelled
     if pending.launched is not None:
         return "recovered", pending.launched
