@@ -27,6 +27,11 @@ def printable(text: str) -> str:
     return _UNPRINTABLE.sub(_escape, text)
 
 
+def printable_lines(text: str) -> str:
+    """The same for text of several lines that is ours (what to do): line feeds stay, all else is escaped."""
+    return "\n".join(printable(line) for line in text.split("\n"))
+
+
 def _escape(match: re.Match[str]) -> str:
     code = ord(match.group())
     if 0xDC80 <= code <= 0xDCFF:  # os.fsdecode keeps byte 0xNN as U+DCNN

@@ -5,13 +5,17 @@ import os
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sleepwatch.printable import printable
+from sleepwatch.printable import printable, printable_lines
 
 
 def test_controls_directions_and_undecodable_bytes_are_escaped() -> None:
     assert printable("a\x1b[2J\r\n\x9b\u202e\u2028") == "a\\x1b[2J\\x0d\\x0a\\x9b\\u202e\\u2028"
     assert printable(os.fsdecode(b"\xff.log")) == "\\xff.log"
     assert printable("\ud800") == "\\ud800"
+
+
+def test_our_own_lines_stay_lines() -> None:
+    assert printable_lines("Do:\n  this\x07\r\n") == "Do:\n  this\\x07\\x0d\n"
 
 
 def test_ordinary_text_of_any_language_stays() -> None:

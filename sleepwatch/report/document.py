@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from sleepwatch.model import Evidence, Gap, Incident, Life, ScanResult, SourceInfo
-from sleepwatch.printable import printable
+from sleepwatch.printable import printable, printable_lines
 from sleepwatch.report.times import rfc3339, seconds
 
 SCHEMA_VERSION = 1
@@ -76,7 +76,7 @@ def incident_entry(incident: Incident, raw: RawTexts | None = None) -> dict[str,
         "duration_s": seconds(incident.duration_us),
         "summary": printable(incident.summary),
         "reason": printable(incident.reason),
-        "remedy": printable(incident.remedy),
+        "remedy": printable_lines(incident.remedy),
         "evidence": [_evidence_entry(evidence, raw) for evidence in incident.evidence],
     }
 

@@ -49,8 +49,9 @@ def table(
     """The whole report, line by line, without line feeds."""
     style = style or Style()
     incidents = shown(result, possible=possible)
+    told: dict[str, str] = {}  # what to do -> the incident under which it stands in full
     for incident in incidents:
-        yield from block(incident, raw=raw, style=style)
+        yield from block(incident, raw=raw, style=style, remedy_at=told.setdefault(incident.remedy, incident.id))
         yield ""
     unseen = blindness(result)
     if unseen:
@@ -61,8 +62,13 @@ def table(
     yield from _closing(result, incidents, style)
 
 
-def block(incident: Incident, *, raw: RawTexts | None = None, style: Style | None = None) -> Iterator[str]:
-    """One incident: its headline, when, what was seen, why it counts as this, and what to do."""
+def block(
+    incident: Incident, *, raw: RawTexts | None = None, style: Style | None = None, remedy_at: str | None = None
+) -> Iterator[str]:
+    """One incident: its headline, when, what was seen, why it counts as this, and what to do.
+
+    ``remedy_at`` is the id of the incident under which the same advice has been printed already.
+    """
     style = style or Style()
     severity = style.paint(incident.severity.upper(), _COLOURS.get(incident.severity, _BOLD))
     kind = incident.kind if incident.count == 1 else f"{incident.kind} ({incident.count} deaths)"
@@ -79,7 +85,10 @@ def block(incident: Incident, *, raw: RawTexts | None = None, style: Style | Non
         yield from _evidence(label, evidence, raw, style)
         label = ""
     yield from field("why", incident.reason, style)
-    yield from field("to do", incident.remedy, style)
+    if remedy_at is None or remedy_at == incident.id:
+        yield from _remedy(incident.remedy, style)
+    else:
+        yield from field("to do", f"as for {remedy_at}", style)
     yield f"{'  id':<{_LABEL}}{style.paint(printable(incident.id), _DIM)}"
 
 
@@ -127,6 +136,17 @@ def _evidence(label: str, evidence: Evidence, raw: RawTexts | None, style: Style
             printable(rest) if rest is not None else style.paint(f" [+ {evidence.rest_bytes} bytes not shown]", _DIM)
         )
     yield f"{'':<{_LABEL}}  {text}"
+
+
+def _remedy(text: str, style: Style) -> Iterator[str]:
+    """What to do, line by line: prose is wrapped, a command (an indented line) stays whole so that it can be copied."""
+    label = "to do"
+    for line in text.split("\n"):
+        if line.startswith(" "):
+            yield f"{f'  {label}':<{_LABEL}}{printable(line)}"
+        elif line or not label:
+            yield from field(label, line, style)
+        label = ""
 
 
 def field(label: str, text: str, style: Style) -> Iterator[str]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from sleepwatch.model import CanSee, Evidence, Incident, Life
-from sleepwatch.printable import printable
+from sleepwatch.printable import printable, printable_lines
 
 INCIDENT_COLUMNS = (
     "id",
@@ -64,6 +64,7 @@ def incident_values(incident: Incident) -> list[Any]:
     """In the order of :data:`INCIDENT_COLUMNS`. An incident without a life (``blind``) has NULL there."""
     values = [_storable(getattr(incident, column)) for column in INCIDENT_COLUMNS]
     values[INCIDENT_COLUMNS.index("life")] = incident.life or None
+    values[INCIDENT_COLUMNS.index("remedy")] = printable_lines(incident.remedy)
     return values
 
 

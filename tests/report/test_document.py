@@ -165,6 +165,11 @@ def test_times_are_utc_with_microseconds_or_null() -> None:
     assert (gap["from"], gap["to"]) == ("2025-10-03T04:00:01.000000Z", None)  # no clock shows the year 33658
 
 
+def test_what_to_do_keeps_its_lines() -> None:
+    result = msgspec.structs.replace(RESULT, incidents=(msgspec.structs.replace(HANG, remedy="Do:\n  this\x07"),))
+    assert document(result)["incidents"][0]["remedy"] == "Do:\n  this\\x07"
+
+
 def test_names_from_outside_cannot_steer_a_terminal_or_break_the_json() -> None:
     result = msgspec.structs.replace(
         RESULT, lives=(msgspec.structs.replace(LIFE, server="a\x1b[2J\u202eb"),), failed=(("\udcff.log", "no\nway"),)

@@ -104,6 +104,23 @@ def test_no_text_from_outside_reaches_the_terminal_as_a_control(result: ScanResu
     assert [_SGR.sub("", line) for line in coloured] == plain
 
 
+def test_what_to_do_keeps_its_lines_and_its_commands_whole() -> None:
+    command = '  curl -s --max-time 120 http://HOST:PORT/completion -d \'{"prompt":"hi","n_predict":1}\' # wakes it'
+    incident = msgspec.structs.replace(HANG, remedy=f"Wake it:\n{command}\nThen {'wait ' * 20}\x07.")
+    lines = list(block(incident, style=Style(width=60)))
+    todo = lines[next(n for n, line in enumerate(lines) if line.startswith("  to do")) : -1]
+    assert todo[:2] == ["  to do   Wake it:", " " * 10 + command]
+    assert all(len(line) <= 60 and line.startswith(" " * 10) for line in todo[2:])
+    assert todo[-1].endswith("wait \\x07.")
+
+
+def test_the_same_advice_is_printed_once() -> None:
+    second = msgspec.structs.replace(HANG, id="second", evidence=(msgspec.structs.replace(SLEEP, offset=9000),))
+    text = _text(msgspec.structs.replace(RESULT, incidents=(HANG, second)))
+    assert text.count(HANG.remedy) == 1
+    assert f"  to do   as for {HANG.id}\n  id      second" in text
+
+
 class _Terminal(io.StringIO):
     def isatty(self) -> bool:
         return True
