@@ -132,9 +132,8 @@ def main() -> None:
     parser.add_argument("--size", choices=SIZES, default="full")
     size = parser.parse_args().size
     literals = sleepwatch.rules.load().literals
-    print(
-        f"{os.cpu_count()} cores, {platform.machine()} {platform.system()}, Python {platform.python_version()}; {len(literals)} literals"
-    )
+    machine = f"{os.cpu_count()} cores, {platform.machine()} {platform.system()}"
+    print(f"{machine}, Python {platform.python_version()}; {len(literals)} literals")
     print(f"logs are kept in {logs.cache_directory()}", file=sys.stderr)
     rg, grep = tool("rg", "ripgrep"), tool("grep", "grep")
     with tempfile.TemporaryDirectory(prefix="sleepwatch-bench-") as scratch:
