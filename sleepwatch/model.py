@@ -82,6 +82,10 @@ class Event(msgspec.Struct, kw_only=True):
     wall_us: int | None = None
     rest: bytes = b""
     """What followed the matched part on the line; only its length and hash are ever shown."""
+    source: str = ""
+    """Where the line stands; a stream's lines can cross the files of a rotated set."""
+    seq: int = 0
+    """Its place in the order in which the engine was told; comparable across files."""
     pattern: str = ""
     """Name of the pattern that recognised it."""
     new_life: bool = False

@@ -4,40 +4,49 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, tzinfo
 from pathlib import Path
 from typing import BinaryIO, cast
 
 import msgspec
 
+from sleepwatch import clock
 from sleepwatch.engine import Engine, Transition, Words
-from sleepwatch.envelopes import by_name
 from sleepwatch.errors import SourceError
-from sleepwatch.model import Incident, Life, ScanResult, SourceInfo
-from sleepwatch.reader import Reader
-from sleepwatch.reader.gate import Gate
+from sleepwatch.model import Event, Gap, Incident, Life, ScanResult, SourceInfo
+from sleepwatch.reader import Gate, Reader
 from sleepwatch.rules import IncidentWords, RuleSet, load, load_incidents
 from sleepwatch.sources.archives import decompressed, open_plain, read_block
+from sleepwatch.sources.sets import LogSet, Piece, log_sets
+from sleepwatch.times import LocalTimes
 
 BLOCK = 1 << 20
 """Bytes read at once."""
 
 Progress = Callable[[str, int, int | None], None]
-"""Called with a source, the bytes read of it so far (as stored, still compressed), and its size where known."""
+"""Called with a file, the bytes read of it so far (as stored, still compressed), and its size where known."""
 
 _CONFIDENCE = {"possible": 0, "probable": 1, "confirmed": 2}
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
-    """How to read."""
+    """How to read, and what of it to tell."""
 
     envelope: str | None = None
-    """Force this carrier for every source instead of telling it from the first lines."""
+    """Force this carrier for every file instead of telling it from the first lines."""
     vectorised: bool = True
     """Use the vectorised search where it loads; the slow one finds the same."""
+    zone: tzinfo = UTC
+    """The zone of stamps that name none."""
+    year: int | None = None
+    """The year of the first stamp that has none; None: the latest that does not lie behind the file's last change."""
+    since_us: int | None = None
+    until_us: int | None = None
+    """Tell only of incidents that were open in this stretch of wall time. Those without a wall time stay."""
 
 
 class Scan:
-    """One scan over any number of sources; :meth:`read` each, then take :meth:`result`."""
+    """One scan over any number of logs; :meth:`read` each, then take :meth:`result`."""
 
     def __init__(self, options: Options | None = None, *, rules: RuleSet | None = None) -> None:
         self.options = options or Options()
@@ -47,6 +56,7 @@ class Scan:
         self._incidents: dict[str, Incident] = {}
         self._lives: dict[str, Life] = {}
         self._sources: list[SourceInfo] = []
+        self._gaps: list[Gap] = []
         self._failed: list[tuple[str, str]] = []
         self._events = self._lines = 0
 
@@ -55,10 +65,16 @@ class Scan:
         """The vectorised search is in use."""
         return self._gate.vectorised
 
-    def read(self, source: str, stream: BinaryIO, *, progress: Callable[[int], None] | None = None) -> None:
-        """Read one source to its end. A damaged end is named in the result; what was read before it counts."""
+    def read_paths(self, paths: Sequence[str], *, progress: Progress | None = None) -> None:
+        """Read files, directories, patterns and ``-``. What cannot be read is named in the result and stops nothing."""
+        sets, failed = log_sets(paths)
+        self._failed.extend(failed)
+        for log in sets:
+            self.read(log, progress=progress)
+
+    def read(self, log: LogSet, *, progress: Progress | None = None) -> None:
+        """Read one log to its end."""
         engine = Engine(self._words)
-        envelope = by_name(self.options.envelope) if self.options.envelope else None
         own: dict[str, Incident] = {}
 
         def take(transitions: Iterable[Transition]) -> None:
@@ -68,19 +84,16 @@ class Scan:
                 else:
                     own[transition.incident.id] = transition.incident
 
-        def sink(event: object) -> None:
-            output = engine.feed(event)  # type: ignore[arg-type]
+        def sink(event: Event) -> None:
+            output = engine.feed(event)
             if output.transitions:
                 take(output.transitions)
+            if event.type == "gap":
+                self._gaps.append(_gap(event))
 
-        reader = Reader(self.rules, source, sink, gate=self._gate, envelope=envelope)
-        try:
-            while block := read_block(stream, BLOCK, source):
-                reader.feed(block)
-                if progress is not None:
-                    progress(reader.bytes)
-        except SourceError as error:
-            self._failed.append((source, str(error)))
+        reader = Reader(self.rules, sink, gate=self._gate, envelope=self.options.envelope)
+        for piece in log.pieces:
+            self._read_piece(reader, piece, progress)
         reader.finish()
         take(engine.finish().transitions)
         for incident in own.values():
@@ -89,49 +102,69 @@ class Scan:
                 self._incidents[incident.id] = incident
         for life in engine.drain_lives():
             self._lives.setdefault(life.life, life)
-        assert reader.envelope is not None
-        self._sources.append(
-            SourceInfo(
-                source=source,
-                envelope=reader.envelope.name,
-                bytes=reader.bytes,
-                first_us=reader.wall_us[0],
-                last_us=reader.wall_us[1],
-                time_from=reader.envelope.time_from,
-            )
-        )
         self._events += engine.events
         self._lines += reader.server_lines
 
-    def read_path(self, path: str, *, progress: Progress | None = None) -> None:
-        """Read a file (``-``: standard input). One that cannot be read is named in the result and stops nothing."""
+    def _read_piece(self, reader: Reader, piece: Piece, progress: Progress | None) -> None:
+        name = str(piece.path)
         try:
-            if path == "-":
-                with decompressed(sys.stdin.buffer, "standard input") as stream:
-                    self.read("-", stream, progress=None if progress is None else lambda n: progress("-", n, None))
-                return
-            with open_plain(Path(path)) as stream:
-                size = Path(path).stat().st_size
-                raw = _raw(stream)
-                self.read(
-                    path,
-                    stream,
-                    progress=None if progress is None else lambda _: progress(path, raw.tell(), size),
-                )
+            if name == "-":
+                stream, size, written = decompressed(sys.stdin.buffer, "standard input"), None, clock.wall_us()
+            else:
+                stream = open_plain(piece.path)
+                stat = piece.path.stat()
+                size, written = stat.st_size, stat.st_mtime_ns // 1000
         except SourceError as error:
-            self._failed.append((path, str(error)))
+            self._failed.append((name, str(error)))
+            return
+        local = LocalTimes(zone=self.options.zone, year=self.options.year, reference_us=written)
+        with stream:
+            reader.open(name, local=local, missing=piece.missing)
+            raw = _raw(stream)
+            try:
+                while block := read_block(stream, BLOCK, name):
+                    reader.feed(block)
+                    if progress is not None:
+                        progress(name, raw.tell() if size is not None else reader.bytes, size)
+            except SourceError as error:
+                self._failed.append((name, str(error)))  # what was read up to here counts
+            try:
+                reader.close()
+            except SourceError as error:
+                self._failed.append((name, f"{name}: {error}"))
+                return
+        assert reader.envelope is not None
+        first, last = reader.wall_us
+        self._sources.append(
+            SourceInfo(
+                source=name,
+                envelope=reader.envelope.name,
+                bytes=reader.bytes,
+                first_us=first,
+                last_us=last,
+                time_from=reader.envelope.time_from,
+            )
+        )
 
     def result(self) -> ScanResult:
         """Everything found, incidents and lives once each."""
         return ScanResult(
             sources=tuple(self._sources),
             lives=tuple(self._lives.values()),
-            incidents=tuple(self._incidents.values()),
-            gaps=(),
+            incidents=tuple(i for i in self._incidents.values() if self._in_time(i)),
+            gaps=tuple(self._gaps),
             failed=tuple(self._failed),
             events=self._events,
             lines_seen=self._lines,
         )
+
+    def _in_time(self, incident: Incident) -> bool:
+        opened = incident.opened_us
+        if opened is None:
+            return True
+        closed = incident.closed_us if incident.closed_us is not None else opened
+        since, until = self.options.since_us, self.options.until_us
+        return (since is None or closed >= since) and (until is None or opened <= until)
 
 
 def scan(
@@ -143,14 +176,24 @@ def scan(
 ) -> ScanResult:
     """Read these files and say what is in them. Raises RuleError where the rule files are wrong."""
     work = Scan(options, rules=rules)
-    for path in paths:
-        work.read_path(str(path), progress=progress)
+    work.read_paths([str(path) for path in paths], progress=progress)
     return work.result()
 
 
 def engine_words(words: dict[str, IncidentWords]) -> dict[str, Words]:
     """The part of the incidents' words that the engine puts into each incident."""
     return {kind: Words(severity=word.severity, remedy=word.do) for kind, word in words.items()}
+
+
+def _gap(event: Event) -> Gap:
+    return Gap(
+        source=event.source,
+        cause=str(event.fields.get("cause", "lines are missing")),
+        from_offset=event.offset,
+        to_offset=event.offset,
+        from_us=event.wall_us,
+        to_us=event.wall_us,
+    )
 
 
 def _tells_more(new: Incident, known: Incident) -> bool:

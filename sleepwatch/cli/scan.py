@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
@@ -58,9 +58,8 @@ def scan(
     work = Scan(Options(envelope=envelope, vectorised=not ungated))
     if not work.vectorised and not ungated:
         click.echo("sleepwatch: the hyperscan library does not load here; reading is slower, not different", err=True)
-    with _Progress(paths) as progress:
-        for path in paths:
-            work.read_path(path, progress=progress.show if progress.wanted else None)
+    with _Progress() as progress:
+        work.read_paths(paths, progress=progress.show if progress.wanted else None)
     result = work.result()
     if db is not None:
         from sleepwatch.store import open_store
@@ -112,9 +111,8 @@ def _open_again(source: str) -> BinaryIO | None:
 class _Progress:
     """A progress bar on standard error, where that is a terminal."""
 
-    def __init__(self, paths: tuple[str, ...]) -> None:
+    def __init__(self) -> None:
         self.wanted = sys.stderr.isatty()
-        self._paths = paths
 
     def __enter__(self) -> _Progress:
         if self.wanted:
@@ -130,7 +128,7 @@ class _Progress:
                 transient=True,
             )
             self._bar.start()
-            self._tasks = {path: self._bar.add_task(Path(path).name, total=None) for path in self._paths}
+            self._tasks: dict[str, Any] = {}
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -139,4 +137,6 @@ class _Progress:
 
     def show(self, source: str, done: int, size: int | None) -> None:
         """How far one source is."""
+        if source not in self._tasks:
+            self._tasks[source] = self._bar.add_task(Path(source).name, total=size)
         self._bar.update(self._tasks[source], completed=done, total=size)

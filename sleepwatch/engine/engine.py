@@ -183,6 +183,7 @@ class Engine:
     def feed(self, event: Event) -> Output:
         """One recognised line, in the order of its source."""
         self.events += 1
+        event.seq = self.events
         special = _SPECIAL.get(event.type)
         if special is not None:
             special(self, event)
@@ -446,12 +447,12 @@ class Engine:
     def _life_of_unit(self, event: Event, unit: str) -> LifeState | None:
         lives = [life for life in self._lives.values() if life.origin.port is None and _same_host(life.origin, event.origin)]
         named = [life for life in lives if life.unit == unit]
-        silent = [life for life in named if life.ledger.last.offset < event.offset]
+        silent = [life for life in named if life.ledger.last.seq < event.seq]
         if silent or named:
             return (silent or named)[-1]
         # Not known whose unit it is: a process that has said nothing since, of no other unit.
         unnamed = [life for life in lives if life.unit is None and life.origin.pid is not None and life.exit is None
-                   and life.ledger.last.offset < event.offset]  # fmt: skip
+                   and life.ledger.last.seq < event.seq]  # fmt: skip
         return unnamed[0] if len(unnamed) == 1 else None
 
     @staticmethod
@@ -509,8 +510,8 @@ class Engine:
                 and life.unit_started is not None
                 and _same_host(other.origin, life.origin)
                 and (other.origin.pid or 0) > (life.origin.pid or 0)
-                and other.unit_started.offset < life.unit_started.offset
-                and other.started.offset > life.unit_started.offset
+                and other.unit_started.seq < life.unit_started.seq
+                and other.started.seq > life.unit_started.seq
             ):
                 life.unit, other.unit = other.unit, life.unit
                 life.unit_started, other.unit_started = other.unit_started, life.unit_started
@@ -768,7 +769,7 @@ def _evidence(proof: Proof) -> Evidence:
     event = proof.event
     return Evidence(
         role=proof.role,
-        source=event.origin.source,
+        source=event.source or event.origin.source,
         offset=event.offset,
         text=printable(event.text.decode("utf-8", "surrogateescape")),
         rest_bytes=len(event.rest),

@@ -60,7 +60,7 @@ class Sleep:
     """One sleep of a life, from ``sleep.enter`` until the next one, and what met it."""
 
     __slots__ = (
-        "arrivals", "cancelled", "enter", "exit", "freed", "launches", "mark", "numbered", "ordinal", "pendings",
+        "arrivals", "cancelled", "closed", "enter", "exit", "freed", "launches", "mark", "numbered", "ordinal", "pendings",
         "proxied", "ready", "stopping", "twins", "unseen_exit",
     )  # fmt: skip
 
@@ -79,6 +79,8 @@ class Sleep:
         self.proxied = 0
         """Requests a router passed on since ``enter`` (polls are among them)."""
         self.launches: list[Event] = []
+        self.closed = False
+        """What lay in the queue has been launched by now: later launches are not counted any more."""
         self.twins: tuple[Event, Event] | None = None
         """Two launches right behind the wake, where the log shows no arrivals to count against."""
         self.freed = 0
@@ -300,6 +302,7 @@ class Ledger:
             sleep.pendings.append(pending)
             return True
         if sleep is not None:
+            self._close_if_quiet(sleep, event)
             sleep.arrivals += 1
         self.arrivals.append(event)
         return False
@@ -312,6 +315,7 @@ class Ledger:
             return True
         if not self.saw_arrival:
             if sleep is not None:
+                self._close_if_quiet(sleep, event)
                 sleep.arrivals += 1
             self.arrivals.append(event)
         return False
@@ -357,6 +361,8 @@ class Ledger:
         fields = event.fields
         task = fields["id"]
         changed = self._awake_line(event) if self.phase is not Phase.AWAKE else False
+        if self.sleep is not None:
+            self._close_if_quiet(self.sleep, event)
         if len(self.busy) < 4096:
             self.busy[task] = event
         if self.queued:
@@ -384,12 +390,20 @@ class Ledger:
         for task in fields["released"]:
             self.busy.pop(task, None)
         for launch in fields["open"]:
+            launch.seq = event.seq
             if len(self.busy) < 4096:
                 self.busy[launch.fields["id"]] = launch
         self.requests += fields["launched"]
         self.served = True
         self.last_active_us = event.clock_us
         return changed
+
+    def _close_if_quiet(self, sleep: Sleep, event: Event) -> None:
+        """Idle for longer than tokenizing takes, with launches since the wake: the queue has been empty for as long."""
+        if sleep.closed or not sleep.launches or self.busy:
+            return
+        quiet = elapsed_us(self.last, event)
+        sleep.closed = quiet is not None and quiet > BEFORE_SLEEP_US
 
     def _count_launch(self) -> None:
         if self.arrivals:
@@ -405,7 +419,7 @@ class Ledger:
             if pending.task == task and pending.proven:
                 pending.launched = event
                 return True
-        if len(sleep.launches) >= _MANY:
+        if sleep.closed or len(sleep.launches) >= _MANY:
             self._count_launch()
             return False
         sleep.launches.append(event)
@@ -426,6 +440,8 @@ class Ledger:
         # The oldest launch is the one that waited longest: the queue is first in, first out.
         waited = sleep.launches[explained]
         pending = self._claim_extra(sleep)
+        if pending is None:
+            return False
         pending.extra = pending.launched = waited
         pending.task = waited.fields["id"]
         return True
@@ -437,13 +453,15 @@ class Ledger:
         gap = elapsed_us(since, second)
         return gap is not None and gap < TOGETHER_US
 
-    def _claim_extra(self, sleep: Sleep) -> Pending:
+    def _claim_extra(self, sleep: Sleep) -> Pending | None:
         for pending in reversed(sleep.pendings):
             if pending.task is None:
                 return pending
         if self.proxied and self.origin.port is not None and not self.saw_arrival:
             pending = Pending(before=True)
             pending.arrival = self.proxied.pop()[0]
+        elif not self.counts_arrivals:
+            return None
         else:
             # More launches than arrivals and none was waiting: several prompts in one request, or a kind of request
             # that prints no arrival. From here on the count says nothing in this life.

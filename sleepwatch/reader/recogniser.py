@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 
-from sleepwatch.engine.streams import Stream
+from sleepwatch.engine.streams import CLOCK_NOISE_US, Stream
 from sleepwatch.model import Event, Origin, Record
 from sleepwatch.prefix import Head, split
 from sleepwatch.reader.genuine import Around, is_doubtful, is_genuine
@@ -80,6 +80,7 @@ class Recogniser:
             clock_us=head.clock_us,
             wall_us=record.wall_us if record is not None else None,
             rest=head.body[match.end :],
+            source=self.source,
             pattern=pattern.name,
         )
         if pattern.program == SERVER and not self._is_record(stream, event, around):
@@ -101,6 +102,7 @@ class Recogniser:
                 text=record.text[:512],
                 fields=self._fields(pattern, match, record),
                 wall_us=record.wall_us,
+                source=self.source,
                 pattern=pattern.name,
             )
             self.emit(stream, event)
@@ -200,6 +202,24 @@ class Recogniser:
         self.sink(Event(type="line.stamped", origin=own.origin, offset=0, text=unwrapped, fields={}))
         if own.head_wanted == 0:
             del self.wanting[own]
+
+    def joins(self, head: bytes) -> None:
+        """The next file of the log begins with ``head``: does the server's clock go on in it, or is a piece missing?"""
+        root = self.streams.get((None, None))
+        if root is None or root.clock_us is None:
+            return
+        heads = (split(line[:256]) for line in head.split(b"\n"))
+        first = next((h.clock_us for h in heads if h.clock_us is not None and h.ports is None), None)
+        if first is not None and CLOCK_NOISE_US < first < root.clock_us - CLOCK_NOISE_US:
+            self.gap("the server's clock does not go on from the file before: a piece is missing")
+
+    def gap(self, cause: str) -> None:
+        """Lines are missing here, for every stream of the source."""
+        for stream in self.streams.values():
+            if stream.origin.parent is None:
+                fields = {"cause": cause}
+                self.sink(Event(type="gap", origin=stream.origin, offset=0, text=b"", fields=fields, source=self.source))
+                return
 
     def finish(self) -> None:
         """No more lines will come."""

@@ -177,6 +177,7 @@ class ShortWay:
             fields=fields,
             clock_us=clock_at(self._buffer, place),
             rest=self._buffer[match.end() : end],
+            source=self._recogniser.source,
             pattern=whole.pattern.name,
         )
 

@@ -100,7 +100,8 @@ def _match_hangs(
 ) -> set[str] | None:
     """Incident ids that belong to one hung request each, by time; None where no clock places the incidents."""
     if all(i.opened_us is not None for i in hangs):
-        return _nearest(hung, {i.id: (i.opened_us or 0) / 1e6 for i in hangs})
+        coarse = all((i.opened_us or 0) % 1_000_000 == 0 for i in hangs)  # stamps to the second
+        return _nearest(hung, {i.id: (i.opened_us or 0) / 1e6 + 0.5 * coarse for i in hangs}, 0.5 * coarse)
     if len(lives) != 1 or any(i.log_opened_us is None for i in hangs):
         return None
     # The log clock starts when the process has come to make its logger: at most some seconds after its start.
@@ -112,13 +113,13 @@ def _match_hangs(
     return best
 
 
-def _nearest(hung: list[dict[str, Any]], moments: dict[str, float]) -> set[str]:
+def _nearest(hung: list[dict[str, Any]], moments: dict[str, float], error_s: float = 0.0) -> set[str]:
     matched: set[str] = set()
     for trial in sorted(hung, key=lambda t: float(t["sent"])):
         near = [
             (abs(at - trial["sent"]), id_)
             for id_, at in moments.items()
-            if id_ not in matched and -BEFORE_S <= at - trial["sent"] <= AFTER_S
+            if id_ not in matched and -BEFORE_S - error_s <= at - trial["sent"] <= AFTER_S + error_s
         ]
         if near:
             matched.add(min(near)[1])

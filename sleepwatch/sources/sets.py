@@ -1,0 +1,159 @@
+"""Which files belong together: rotated pieces of one log, in the order they were written.
+
+Names tell which files are of one log (``server.log``, ``server.log.1``, ``server.log.2.gz``, ``server.log-20261130``).
+Wall times tell their order where the carrier writes them, else the rotation's own names; whether each really goes on
+where the one before ended is seen when they are read, by the server's own clock.
+"""
+
+from __future__ import annotations
+
+import glob
+import hashlib
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+import msgspec
+
+from sleepwatch.envelopes import detect
+from sleepwatch.errors import SourceError
+from sleepwatch.sources.archives import open_plain, read_block
+from sleepwatch.times import LocalTimes
+
+_LOOK = 64 << 10
+_COMPRESSED = (".gz", ".xz", ".zst")
+_NUMBER = re.compile(r"\.(\d{1,4})$")
+_DATE = re.compile(r"[-.](\d{4}-?\d{2}-?\d{2})(?:[-_T]?(\d{1,10}))?$")
+
+
+class Piece(msgspec.Struct, frozen=True):
+    """One file of a log."""
+
+    path: Path
+    missing: str | None = None
+    """Why lines are missing between the piece before and this one; None where they join."""
+
+
+class LogSet(msgspec.Struct, frozen=True):
+    """The files of one log, oldest first."""
+
+    name: str
+    pieces: tuple[Piece, ...]
+
+
+class _Ends(msgspec.Struct):
+    """What a file's name and beginning say of its place among others."""
+
+    path: Path
+    age: tuple[int, str, int]
+    digest: bytes
+    wall_us: int | None
+    """Its earliest wall time among the first records."""
+
+
+def log_sets(paths: Sequence[str]) -> tuple[list[LogSet], list[tuple[str, str]]]:
+    """Group paths into logs; also the paths that cannot be used, with a sentence why.
+
+    A directory stands for the log files in it (not below it), a pattern for what it matches. ``-`` is a set of its own.
+    """
+    failed: list[tuple[str, str]] = []
+    groups: dict[str, list[Path]] = {}
+    for path in _files(paths, failed):
+        groups.setdefault(_base(path), []).append(path)
+    sets = []
+    for base, files in groups.items():
+        unique = list(dict.fromkeys(files))
+        try:
+            pieces = _ordered(unique) if len(unique) > 1 else (Piece(unique[0]),)
+        except SourceError:
+            pieces = tuple(Piece(path) for path in unique)  # the one that cannot be read is named when it is read
+        sets.append(LogSet(base, pieces))
+    return sets, failed
+
+
+def _files(paths: Iterable[str], failed: list[tuple[str, str]]) -> Iterator[Path]:
+    for name in paths:
+        path = Path(name)
+        if name == "-" or path.is_file() or not (path.exists() or glob.has_magic(name)):
+            yield path
+        elif path.is_dir():
+            inside = sorted(one for one in path.iterdir() if one.is_file() and not one.name.startswith("."))
+            if not inside:
+                failed.append((name, f"{name}: no file in this directory (name the log files themselves)"))
+            yield from inside
+        elif path.exists():
+            yield path
+        else:
+            found = sorted(glob.glob(name))
+            if not found:
+                failed.append((name, f"{name}: matches no file"))
+            yield from (Path(one) for one in found if Path(one).is_file())
+
+
+def _stem(path: Path) -> str:
+    """A file's name without what rotation and compression put behind it."""
+    name = path.name
+    for suffix in _COMPRESSED:
+        name = name.removesuffix(suffix)
+    shorter = _DATE.sub("", _NUMBER.sub("", name))
+    return shorter or name
+
+
+def _base(path: Path) -> str:
+    return str(path) if str(path) == "-" else str(path.parent / _stem(path))
+
+
+def _ordered(files: list[Path]) -> tuple[Piece, ...]:
+    """Oldest first; copies of one piece (compressed beside plain) once; a break in the order is a gap."""
+    ends: dict[bytes, _Ends] = {}
+    for path in files:
+        end = _ends(path)
+        if end is not None:
+            ends.setdefault(end.digest, end)
+    pieces = list(ends.values())
+    if all(piece.wall_us is not None for piece in pieces):
+        pieces.sort(key=lambda piece: piece.wall_us or 0)
+    else:
+        pieces.sort(key=lambda piece: piece.age)
+    out: list[Piece] = []
+    for before, piece in zip([None, *pieces], pieces, strict=False):
+        out.append(Piece(piece.path, _break(before, piece)))
+    return tuple(out)
+
+
+def _break(before: _Ends | None, piece: _Ends) -> str | None:
+    """Do the names say that a piece is missing before this one? (What the clocks say is seen when it is read.)"""
+    if before is None or not before.age[0] == piece.age[0] == 1:
+        return None
+    skipped = before.age[2] - piece.age[2] - 1
+    if skipped <= 0:
+        return None
+    return f"rotated away: {skipped} file{'s' * (skipped > 1)} between {before.path.name} and {piece.path.name}"
+
+
+def _age(path: Path) -> tuple[int, str, int]:
+    """Sorts names oldest first: dated ones by date, then numbered ones downwards, then the one being written."""
+    name = path.name
+    for suffix in _COMPRESSED:
+        name = name.removesuffix(suffix)
+    dated = _DATE.search(name)
+    if dated is not None:
+        return 0, dated.group(1).replace("-", "") + (dated.group(2) or "").rjust(10, "0"), 0
+    numbered = _NUMBER.search(name)
+    number = int(numbered.group(1)) if numbered is not None else 0
+    return 1, f"{99_999 - number:05}", number
+
+
+def _ends(path: Path) -> _Ends | None:
+    """None for an empty file."""
+    with open_plain(path) as stream:
+        head = read_block(stream, _LOOK, str(path))
+    if not head:
+        return None
+    envelope = detect(head, local=LocalTimes(reference_us=path.stat().st_mtime_ns // 1000))
+    wall = None
+    if envelope.name != "bare":
+        records = envelope.feed(head[: head.rfind(b"\n") + 1], 0)
+        walls = [record.wall_us for record in records if record.wall_us is not None]
+        wall = min(walls, default=None)
+    return _Ends(path=path, age=_age(path), digest=hashlib.sha256(head).digest(), wall_us=wall)
