@@ -14,6 +14,7 @@ from sleepwatch.errors import SourceError
 
 if TYPE_CHECKING:
     from sleepwatch.model import ScanResult
+    from sleepwatch.scan import Options
 
 EXIT_INCIDENTS = 1
 EXIT_FAILED = 2
@@ -23,6 +24,10 @@ EXIT_FAILED = 2
 @click.argument("paths", nargs=-1, required=True, metavar="PATH... | -")
 @output_options
 @click.option("--fail-on-incident", is_flag=True, help="Exit 1 when an incident above 'possible' was found.")
+@click.option("-S", "--since", metavar="TIME", help="Only incidents open at this time or later (as journalctl takes it).")
+@click.option("-U", "--until", metavar="TIME", help="Only incidents open at this time or earlier.")
+@click.option("--tz", metavar="ZONE", help="Zone of stamps that name none: Europe/Berlin, +02:00, local.  [default: UTC]")
+@click.option("--year", type=int, metavar="YYYY", help="Year of the first stamp that has none.")
 @click.option("--envelope", metavar="NAME", help="Force the carrier of the lines instead of telling it from them.")
 @click.option("--ungated", is_flag=True, hidden=True, help="Do not use the vectorised search.")
 def scan(
@@ -32,13 +37,18 @@ def scan(
     raw: bool,
     db: Path | None,
     fail_on_incident: bool,
+    since: str | None,
+    until: str | None,
+    tz: str | None,
+    year: int | None,
     envelope: str | None,
     ungated: bool,
 ) -> None:
     """Find requests that llama-server's sleep mode lost or crashed on, in old logs.
 
-    Reads files (also .gz, .xz, .zst) or standard input (-), and prints one block per incident: what happened, the
-    lines that prove it, and what to do. Nothing is written unless --db names a database.
+    Reads files (also .gz, .xz, .zst), directories of rotated files, or standard input (-), bare or as journald, docker,
+    Kubernetes, syslog and others kept them, and prints one block per incident: what happened, the lines that prove it,
+    and what to do. Nothing is written unless --db names a database.
 
     \b
     Examples:
@@ -53,9 +63,9 @@ def scan(
       1  incidents were found (only with --fail-on-incident)
       2  an error: a wrong option, a source or database that cannot be used
     """
-    from sleepwatch.scan import Options, Scan
+    from sleepwatch.scan import Scan
 
-    work = Scan(Options(envelope=envelope, vectorised=not ungated))
+    work = Scan(_options(since, until, tz, year, envelope, vectorised=not ungated))
     if not work.vectorised and not ungated:
         click.echo("sleepwatch: the hyperscan library does not load here; reading is slower, not different", err=True)
     with _Progress() as progress:
@@ -66,7 +76,7 @@ def scan(
 
         with open_store(db) as store:
             store.record(result, work.rules.digest)
-    _print(result, output, possible=possible, raw=raw)
+    _print(result, output, possible=possible, raw=raw, in_time=since is not None or until is not None)
     for name, why in result.failed:
         click.echo(f"sleepwatch: {why}" if name in why else f"sleepwatch: {name}: {why}", err=True)
     if result.failed:
@@ -75,11 +85,38 @@ def scan(
         sys.exit(EXIT_INCIDENTS)
 
 
-def _print(result: ScanResult, output: str, *, possible: bool, raw: bool) -> None:
+def _options(
+    since: str | None, until: str | None, tz: str | None, year: int | None, envelope: str | None, *, vectorised: bool
+) -> Options:
+    from datetime import UTC
+
+    from sleepwatch import clock
+    from sleepwatch.envelopes import by_name
+    from sleepwatch.scan import Options
+    from sleepwatch.times import parse_when, parse_zone
+
+    if envelope is not None:
+        by_name(envelope)  # a wrong name is told before anything is read
+    zone = UTC if tz is None else clock.local_zone() if tz == "local" else parse_zone(tz)
+    now, here = clock.wall_us(), clock.local_zone()
+    return Options(
+        envelope=envelope,
+        vectorised=vectorised,
+        zone=zone,
+        year=year,
+        since_us=None if since is None else parse_when(since, now_us=now, zone=here if tz is None else zone),
+        until_us=None if until is None else parse_when(until, now_us=now, zone=here if tz is None else zone),
+    )
+
+
+def _print(result: ScanResult, output: str, *, possible: bool, raw: bool, in_time: bool) -> None:
     from sleepwatch import report
 
     if not result.sources:
         return
+    undated = [s.source for s in result.sources if s.first_us is None]
+    if in_time and undated:
+        click.echo(f"sleepwatch: no wall times in {', '.join(undated)}: nothing there is left out by time", err=True)
     texts = report.raw_texts(result, _open_again) if raw else None
     if output == "jsonl":
         for line in report.jsonl(report.line_numbers(result, _open_again), possible=possible, raw=texts):
