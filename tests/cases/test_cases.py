@@ -1,0 +1,34 @@
+"""Every made log, read as ``scan`` reads it: exactly what is written beside it must be found."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.cases import hangs
+from tests.cases.case import Case, judge, shown
+
+CASES: list[Case] = [*hangs.CASES]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_case(case: Case) -> None:
+    result = judge(case.log)
+    left = list(result.incidents)
+    missing = []
+    for expected in case.found:
+        match = next((incident for incident in left if expected.fits(incident)), None)
+        if match is None:
+            missing.append(expected)
+        else:
+            left.remove(match)
+    assert not missing and not left, f"{case.why}\nmissing: {missing}\n{shown(result)}"
+    if case.lives is not None:
+        assert len(result.lives) == len(case.lives), shown(result)
+        for life, said in zip(result.lives, case.lives, strict=True):
+            assert {name: getattr(life, name) for name in said} == said, shown(result)
+    assert not result.failed
+
+
+def test_names_are_unique() -> None:
+    names = [case.name for case in CASES]
+    assert len(names) == len(set(names))
