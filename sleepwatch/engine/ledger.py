@@ -439,11 +439,11 @@ class Ledger:
             return False
         # The oldest launch is the one that waited longest: the queue is first in, first out.
         waited = sleep.launches[explained]
-        pending = self._claim_extra(sleep)
-        if pending is None:
+        claimed = self._claim_extra(sleep)
+        if claimed is None:
             return False
-        pending.extra = pending.launched = waited
-        pending.task = waited.fields["id"]
+        claimed.extra = claimed.launched = waited
+        claimed.task = waited.fields["id"]
         return True
 
     def _together(self, launches: list[Event]) -> bool:
