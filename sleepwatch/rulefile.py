@@ -16,7 +16,7 @@ ERAS = ("A", "B", "C")
 """llama-server's logging eras; what each changed stands in rules/llama-server.toml."""
 
 _TOP = ("program", "pattern")
-_KEYS = (
+KEYS = (  # of a pattern; what each means: docs/rules.md
     "name",
     "event",
     "tag",
@@ -99,7 +99,7 @@ class _Entry:
 
     def pattern(self) -> Pattern:
         """Read it all. Raises RuleError."""
-        refuse_unknown(self.file, self.text, self.line, self.table, _KEYS, "key")
+        refuse_unknown(self.file, self.text, self.line, self.table, KEYS, "key")
         name = self._string("name")
         if name is None or not re.fullmatch(r"[a-z0-9][a-z0-9.-]*", name):
             raise self._wrong("name", "is missing or has other letters", 'write name = "sleep-enter"')
