@@ -24,9 +24,13 @@ EXIT_FAILED = 2
 @click.argument("paths", nargs=-1, required=True, metavar="PATH... | -")
 @output_options
 @click.option("--fail-on-incident", is_flag=True, help="Exit 1 when an incident above 'possible' was found.")
-@click.option("-S", "--since", metavar="TIME", help="Only incidents open at this time or later (as journalctl takes it).")
+@click.option(
+    "-S", "--since", metavar="TIME", help="Only incidents open at this time or later (as journalctl takes it)."
+)
 @click.option("-U", "--until", metavar="TIME", help="Only incidents open at this time or earlier.")
-@click.option("--tz", metavar="ZONE", help="Zone of stamps that name none: Europe/Berlin, +02:00, local.  [default: UTC]")
+@click.option(
+    "--tz", metavar="ZONE", help="Zone of stamps that name none: Europe/Berlin, +02:00, local.  [default: UTC]"
+)
 @click.option("--year", type=int, metavar="YYYY", help="Year of the first stamp that has none.")
 @click.option("--envelope", metavar="NAME", help="Force the carrier of the lines instead of telling it from them.")
 @click.option("--ungated", is_flag=True, hidden=True, help="Do not use the vectorised search.")

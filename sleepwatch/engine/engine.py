@@ -64,6 +64,7 @@ class Output(NamedTuple):
 
 
 _NOTHING = Output([], [])
+_STATE = ("_lives", "_servers", "_numbers", "_waiting_units", "_finished", "events")
 
 TRAILING_US = 200_000
 """Carriers deliver a dying process's last lines up to this long after they report its end."""
@@ -219,6 +220,15 @@ class Engine:
                 self._judge(server.row.first)
         return self._output()
 
+    def state(self) -> dict[str, object]:
+        """What a restart needs to go on from here: for :func:`sleepwatch.engine.state.dump`."""
+        return {name: getattr(self, name) for name in _STATE}
+
+    def resume(self, state: Mapping[str, object]) -> None:
+        """Go on from a state that :meth:`state` gave."""
+        for name in _STATE:
+            setattr(self, name, state[name])
+
     def drain_lives(self) -> list[Life]:
         """The lives that ended since the last call."""
         lives, self._finished = [describe(life) for life in self._finished], []
@@ -244,7 +254,6 @@ class Engine:
             life.head.append(event.text)
         if life.identified:
             self._judge(life)
-
 
     def _begin(self, event: Event, old: LifeState | None) -> LifeState:
         origin = event.origin
@@ -294,7 +303,9 @@ class Engine:
             name = f"{parent.server.name}/{model}"
         elif origin.port is not None:
             name = f"{name}/{origin.port}"
-        elif name == server_name(origin.source) and origin.container is None and origin.ident and origin.pid is not None:
+        elif (
+            name == server_name(origin.source) and origin.container is None and origin.ident and origin.pid is not None
+        ):
             name = origin.ident
         key = f"{origin.host or ''}|{name}" + (f"|{origin.pid}" if name == origin.ident else "")
         server = self._servers.get(key)
@@ -445,7 +456,9 @@ class Engine:
         return same[0] if len(same) == 1 else None
 
     def _life_of_unit(self, event: Event, unit: str) -> LifeState | None:
-        lives = [life for life in self._lives.values() if life.origin.port is None and _same_host(life.origin, event.origin)]
+        lives = [
+            life for life in self._lives.values() if life.origin.port is None and _same_host(life.origin, event.origin)
+        ]
         named = [life for life in lives if life.unit == unit]
         silent = [life for life in named if life.ledger.last.seq < event.seq]
         if silent or named:
@@ -479,7 +492,9 @@ class Engine:
             life.ledger.apply(event_like(event, "process.stopping"))
             self._judge(life)
         elif event.type == "unit.ended":
-            life.exit = Exit(event=event, by="systemd", status=0, planned=True, sure=life.origin.unit == unit, others=[])
+            life.exit = Exit(
+                event=event, by="systemd", status=0, planned=True, sure=life.origin.unit == unit, others=[]
+            )
             self._judge(life)
 
     def _claim_unit(self, event: Event) -> tuple[str, Event] | None:
@@ -625,9 +640,7 @@ class Engine:
     def _waited_us(self, life: LifeState) -> int | None:
         if self._now is None or life.sleep_seen is None:
             return None
-        return min(
-            self._now.monotonic_us - life.sleep_seen.monotonic_us, self._now.wall_us - life.sleep_seen.wall_us
-        )
+        return min(self._now.monotonic_us - life.sleep_seen.monotonic_us, self._now.wall_us - life.sleep_seen.wall_us)
 
     def _in_a_row(self, life: LifeState, dead: Verdict) -> Verdict | None:
         """Five deaths in a row of one server that never came to serve are one crash loop, the first one's incident."""
@@ -800,7 +813,9 @@ def event_like(event: Event, type_: str) -> Event:
     return msgspec.structs.replace(event, type=type_)
 
 
-_TOKENIZER = re.compile(r"llm_tokenizer|llama_vocab::(?:impl::)?(?:tokenize|text_to_token)|tokenize_input_prompts|common_tokenize")
+_TOKENIZER = re.compile(
+    r"llm_tokenizer|llama_vocab::(?:impl::)?(?:tokenize|text_to_token)|tokenize_input_prompts|common_tokenize"
+)
 """Frames of a thread that was reading the vocabulary (llama.cpp ``src/llama-vocab.cpp``, server-common.cpp)."""
 
 _SERVER_PROGRAM = re.compile(r"(?:^|[\s/\"'])(?:[\w.-]*llama[\w.-]*|server)(?:$|[\s\"'])|--sleep-idle-seconds|\.gguf\b")

@@ -449,7 +449,9 @@ class Ledger:
     def _together(self, launches: list[Event]) -> bool:
         """Did the second launch follow at once, or as soon as the first had left its slot?"""
         first, second = launches
-        since = self.released if self.released is not None and self.released.fields["id"] == first.fields["id"] else first
+        since = (
+            self.released if self.released is not None and self.released.fields["id"] == first.fields["id"] else first
+        )
         gap = elapsed_us(since, second)
         return gap is not None and gap < TOGETHER_US
 

@@ -169,7 +169,9 @@ def _grade(
     if pending.posted is not None:
         reasons.append("H1: it was posted between the server's falling asleep and its waking")
     if pending.cancelled is not None:
-        reasons.append("H2: its client gave up while the loop still held the queue, and its id is above all seen before")
+        reasons.append(
+            "H2: its client gave up while the loop still held the queue, and its id is above all seen before"
+        )
     if pending.formatted is not None and not pending.before:
         reasons.append("H3: its chat format was printed during the sleep, which happens right before the post")
     if reasons:
@@ -183,7 +185,9 @@ def _grade(
             return CONFIRMED, ["H4: one launch more than requests came after the wake", "H5: it arrived just before"]
         if just_before or ledger.counts_arrivals:
             return PROBABLE, ["H4: one launch more than requests came after the wake"]
-        return POSSIBLE, ["H4: one launch more than requests came after the wake, in a log where that also happens awake"]
+        return POSSIBLE, [
+            "H4: one launch more than requests came after the wake, in a log where that also happens awake"
+        ]
     if sleep.stopping is not None or ended == "stopped":
         return None  # a request in the queue would have been cancelled by the stop, and said so
     if sleep.exit is not None:
@@ -248,7 +252,12 @@ def _twins(sleep: Sleep, slept: int | None) -> Verdict | None:
         state="recovered",
         summary=f"Two requests were launched behind one wake; the first (task {first.fields['id']}) may have waited.",
         reason="H7: at this verbosity arrivals are not printed; two clients can also wake a server together",
-        proofs=(Proof("sleep", sleep.enter), Proof("wake", sleep.exit), Proof("launch", first), Proof("launch", second)),
+        proofs=(
+            Proof("sleep", sleep.enter),
+            Proof("wake", sleep.exit),
+            Proof("launch", first),
+            Proof("launch", second),
+        ),
         task=first.fields["id"],
         opened=sleep.enter,
         closed=first,
@@ -271,7 +280,9 @@ def _sleep_subject(sleep: Sleep, pending: Pending | None) -> str:
 # -- deaths ---------------------------------------------------------------------------------------------------------
 
 
-def death(ledger: Ledger, exit_: Exit, *, sleep_mode: bool, idle_us: int | None, restarted: bool, over: bool) -> Verdict | None:
+def death(
+    ledger: Ledger, exit_: Exit, *, sleep_mode: bool, idle_us: int | None, restarted: bool, over: bool
+) -> Verdict | None:
     """What the end of a life amounts to, by the order of precedence in docs/verdicts.md; None where it was planned.
 
     ``sleep_mode`` and ``idle_us`` are what is known of the server from all its lives and its command line.

@@ -73,6 +73,6 @@ def _hyperscan(literals: Sequence[bytes]) -> Callable[[bytes | memoryview, Hits]
         def hit(index: int, start: int, end: int, flags: int, context: Any) -> None:
             append((end, index))
 
-        database.scan(block, match_event_handler=hit)
+        database.scan(block, match_event_handler=hit)  # type: ignore[type-var]
 
     return scan

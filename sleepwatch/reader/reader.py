@@ -21,9 +21,7 @@ class Reader:
     Streams and lives go on from file to file. Events go to ``sink`` in order.
     """
 
-    def __init__(
-        self, rules: RuleSet, sink: Sink, *, gate: Gate | None = None, envelope: str | None = None
-    ) -> None:
+    def __init__(self, rules: RuleSet, sink: Sink, *, gate: Gate | None = None, envelope: str | None = None) -> None:
         self._gate = gate or Gate(rules.literals)
         self._recogniser = Recogniser(rules, "", sink)
         self._forced = envelope
@@ -76,7 +74,8 @@ class Reader:
         elif self._log is not None and self._turning is None:
             self._log.feed(b"", final=True)
         if self._turning is not None:
-            assert self.envelope is not None and isinstance(self._log, FramedLog)
+            assert self.envelope is not None
+            assert isinstance(self._log, FramedLog)
             self._log.add(turned(self._turning, self.envelope))
             self._log.read(final=True)
 

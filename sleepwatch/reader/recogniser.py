@@ -218,7 +218,9 @@ class Recogniser:
         for stream in self.streams.values():
             if stream.origin.parent is None:
                 fields = {"cause": cause}
-                self.sink(Event(type="gap", origin=stream.origin, offset=0, text=b"", fields=fields, source=self.source))
+                self.sink(
+                    Event(type="gap", origin=stream.origin, offset=0, text=b"", fields=fields, source=self.source)
+                )
                 return
 
     def finish(self) -> None:

@@ -63,7 +63,6 @@ class LinesAround(Around):
                 return
             start = end + 1
 
-
     def clocks_after(self) -> Iterator[int]:
         buffer, ceiling = self._buffer, self._start + REACH
         if self.ports is not None or b"\x1b" in buffer[self._start : self._start + 8]:

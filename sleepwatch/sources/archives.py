@@ -35,7 +35,7 @@ def decompressed(file: BinaryIO, name: str) -> BinaryIO:
     if magic.startswith(_XZ):
         return cast(BinaryIO, lzma.LZMAFile(buffered))
     if magic.startswith(_ZSTD):
-        return _zstd(buffered)
+        return _zstd(cast(BinaryIO, buffered))
     if magic.startswith(_BZIP2):
         raise SourceError(f"{name}: bzip2 is not read", hint="decompress it first: bzip2 -dc FILE | sleepwatch scan -")
     return cast(BinaryIO, buffered)
@@ -54,7 +54,7 @@ def read_block(stream: BinaryIO, size: int, name: str) -> bytes:
         raise SourceError(f"{name}: {_why(error)}", hint=_hint(error)) from error
 
 
-def _zstd(file: io.BufferedReader) -> BinaryIO:
+def _zstd(file: BinaryIO) -> BinaryIO:
     import zstandard
 
     reader = zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True)
