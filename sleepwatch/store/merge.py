@@ -43,9 +43,9 @@ def merge_incident(old: Incident, new: Incident) -> Incident:
     kind; a crash loop, which counts several deaths, always stands above the single crash. The state only moves forward:
     an end, once seen, stays. Facts that are missing are filled in. Evidence is kept apart and not touched here.
     """
-    surer = new if _rank(new) > _rank(old) else old
-    grown = old.kind == new.kind == "crash-loop" and new.count > old.count
     moved = _progress(new.state) > _progress(old.state)
+    grown = old.kind == new.kind == "crash-loop" and new.count > old.count
+    surer = new if _rank(new) > _rank(old) or (moved and _rank(new) == _rank(old)) else old
     later, earlier = (new, old) if moved or grown else (old, new)
     words = new if surer is new or (moved and new.kind == old.kind) else old
     in_flight = _known(surer.in_flight, _known(old.in_flight, new.in_flight))

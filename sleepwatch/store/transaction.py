@@ -169,7 +169,7 @@ class Transaction:
         torn = {gap.source for gap in result.gaps}
         count = 0
         for life in full:
-            if life.source in torn:
+            if life.source in torn or not (life.life in further or life.server in loops):
                 continue
             for row in self.execute(_STANDING_ON_LOGS, (life.life,)).fetchall():
                 incident = incident_of(row)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from sleepwatch.errors import StoreError
 from sleepwatch.model import CanSee, Evidence, Gap, Incident, Life, ScanResult, SourceInfo
-from sleepwatch.printable import printable
+from sleepwatch.printable import printable, printable_lines
 from sleepwatch.store import RecordOutcome, Store, Transaction, open_store
 from sleepwatch.store.rows import incident_of, incident_values, life_of, life_values
 from tests.support.results import CANCEL, HANG, LIFE, RESULT, SLEEP, SOURCE, incidents, scan_results
@@ -99,8 +99,9 @@ def test_rows_hold_every_field(data: st.DataObject) -> None:
         evidence=(),
         **{
             field: None if (text := getattr(incident, field)) is None else printable(text)
-            for field in ("server", "summary", "reason", "remedy", "in_flight_reason")
+            for field in ("server", "summary", "reason", "in_flight_reason")
         },
+        remedy=printable_lines(incident.remedy),
     )
     assert incident_of(incident_values(incident)) == safe
     assert life_of(life_values(life)) == msgspec.structs.replace(
