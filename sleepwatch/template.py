@@ -123,7 +123,7 @@ def compile_template(text: str, choices: Mapping[str, Mapping[str, Any]]) -> Tem
                     types[part.text] = part.type
                     expression.append(b"(?P<" + part.text.encode() + b">" + body + b")")
                 if part.type == "choice" and not optional:
-                    choosable.append(tuple(key.encode() for key in choices[part.text]))
+                    choosable.append(_telling(choices[part.text]))
     if parts[-1].kind != "anything" and parts[-1].type != "text":
         expression.append(END)
     return Template(
@@ -257,6 +257,11 @@ def _field(part: _Part, choices: Mapping[str, Mapping[str, Any]]) -> bytes:
         )
     longest_first = sorted(choices[part.text], key=len, reverse=True)
     return b"|".join(re.escape(key.encode()) for key in longest_first)
+
+
+def _telling(choice: Iterable[str]) -> tuple[bytes, ...]:
+    """The texts of a choice without those that hold another of them: finding that one finds both."""
+    return tuple(key.encode() for key in choice if not any(other != key and other in key for other in choice))
 
 
 def _literals(pieces: Iterable[bytes], choosable: Iterable[tuple[bytes, ...]]) -> tuple[bytes, ...]:
