@@ -188,6 +188,11 @@ class Framed:
         self._hold(line, at)
         return len(self._held) >= MISFIT_LIMIT or self._held_bytes >= _MISFIT_BYTES
 
+    def blank(self, at: int) -> None:
+        """An empty line: it only matters among lines held back, which may be another carrier's."""
+        if self._held:
+            self._hold(b"\n", at)
+
     def _hold(self, line: bytes, at: int) -> None:
         if not self._held:
             self._held_at = at

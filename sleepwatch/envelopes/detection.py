@@ -72,10 +72,17 @@ _BY_NAME = {cls.name: cls for cls in (*_STRICT, *_MIXED, *_OTHERS)}
 _SHARE = 0.6
 """The part of the head's lines that an envelope must explain."""
 
-# A line the server itself wrote, without any carrier (llama.cpp common/log.cpp, `[port] ` by a router).
+# A line the server itself wrote, without any carrier: a stamp (llama.cpp common/log.cpp), or as before b9151, when it
+# wrote none by default, a tag or the name of what printed it. A router's `[port] ` may stand before either.
 _SERVER = re.compile(
-    rb"^(?:\[ *\d{1,5}\] ?)*(?:\x1b\[\d*m)*\d{1,9}\.[0-5]\d\.\d{3}\.\d{3} (?:\x1b\[\d*m)*", re.MULTILINE
+    rb"^(?:\[ *\d{1,5}\] ?)*(?:\x1b\[\d*m)*(?:\d{1,9}\.[0-5]\d\.\d{3}\.\d{3} |(?:srv|slot|que|res|cmn|spec) +\w+: "
+    rb"|(?:main|build|build_info|system_info|device_info|print_info|init|start|load_\w+|register_\w+|llama_\w+|ggml_\w+"
+    rb"|common_\w+): )",
+    re.MULTILINE,
 )
+_BEGINNING = 100
+"""Lines that are looked at on their own first: two logs may follow each other within one head."""
+
 _LINES_OF_MIXED = 2
 """Lines of its own that show a mixed output, in a head of more than a few."""
 
@@ -88,7 +95,7 @@ def detect(head: bytes, *, local: LocalTimes | None = None) -> Envelope:
     ``local`` says how stamps without a zone or a year are read. The envelope looks at the source afresh when
     it does not fit any more, so two logs in one file are read each in its own way.
     """
-    return _find(_whole_lines(head[:HEAD_LIMIT]), local) or Bare(local)
+    return _find(_whole_lines(head[:HEAD_LIMIT].removeprefix(BOM)), local) or Bare(local)
 
 
 def by_name(name: str, *, local: LocalTimes | None = None) -> Envelope:
@@ -120,26 +127,33 @@ def _find(head: bytes, local: LocalTimes | None) -> Envelope | None:
 
 
 def _kind(head: bytes) -> type[Framed] | None:
-    """The carrier that explains the head, or None.
+    """The carrier that explains the head, or at least its beginning: what comes then is looked at when it is read.
 
     A line that the server itself wrote speaks against every carrier: its prompts can hold any carrier's lines. So the
     carrier's must come first, and where the carrier frames all lines, the server's may hardly occur.
     """
-    firsts = _firsts(head)
-    lines = firsts.total()
-    if not lines:
-        return None
     server = _SERVER.search(head)
-    before = head[: server.start()] if server else head
-    bare = len(_SERVER.findall(head)) if server else 0
-    if bare * 10 < lines:
-        for cls in _STRICT:
-            if cls.begins and sum(firsts[byte] for byte in cls.begins) < _SHARE * lines:
-                continue
-            if cls.explains(head) >= _SHARE * lines and (server is None or cls.explains(before)):
-                return _escaping(cls, head)
-    for cls in _MIXED:
-        if cls.explains(head) >= min(_LINES_OF_MIXED, lines) and cls.explains(before):
+    before = head[: server.start()] if server else None
+    if server is None or len(_SERVER.findall(head)) * 10 < _firsts(head).total():
+        beginning = b"".join(head.splitlines(keepends=True)[:_BEGINNING])
+        cls = _strict(beginning, before) or _strict(head, before)
+        if cls is not None:
+            return _escaping(cls, head)
+    lines = _firsts(head).total()
+    for mixed in _MIXED:
+        if lines and mixed.explains(head) >= min(_LINES_OF_MIXED, lines) and (before is None or mixed.explains(before)):
+            return mixed
+    return None
+
+
+def _strict(head: bytes, before: bytes | None) -> type[Framed] | None:
+    """The first carrier that explains enough of the head, and something of what stands ``before`` a server's line."""
+    firsts = _firsts(head)
+    enough = max(1, _SHARE * firsts.total())
+    for cls in _STRICT:
+        if cls.begins and sum(firsts[byte] for byte in cls.begins) < enough:
+            continue
+        if cls.explains(head) >= enough and (before is None or cls.explains(before)):
             return cls
     return None
 
@@ -157,7 +171,7 @@ def _escaping(cls: type[Framed], head: bytes) -> type[Framed]:
 def _firsts(head: bytes) -> Counter[int]:
     """How many lines begin with each byte, of those that say something: not empty, not a pager's."""
     probe = JournalShort()
-    lines = (line.rstrip(b"\r") for line in head.removeprefix(BOM).split(b"\n"))
+    lines = (line.rstrip(b"\r") for line in head.split(b"\n"))
     return Counter(line[0] for line in lines if line.strip() and not probe.foreign(line, 0))
 
 

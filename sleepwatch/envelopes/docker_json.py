@@ -46,6 +46,8 @@ class DockerJson(Framed):
             start = at
             at += len(line) + 1
             if not line:
+                if at <= len(block):
+                    self.blank(offset + start)
                 continue
             entry = _entry(line)
             wall = rfc3339_text_us(entry.time) if entry is not None else None

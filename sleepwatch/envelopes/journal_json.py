@@ -60,7 +60,11 @@ class JournalJson(JournalEntries):
         for line in block.split(b"\n"):
             start = at
             at += len(line) + 1
-            if not line or self.object(line, offset + start, out):
+            if not line:
+                if at <= len(block):
+                    self.blank(offset + start)
+                continue
+            if self.object(line, offset + start, out):
                 continue
             if self.between(block, start, min(at, len(block)), offset, out):
                 return

@@ -69,7 +69,9 @@ class JournalVerbose(JournalEntries):
                     entry.lines.append(line[_MESSAGE_AT:])
                     entry.starts.append(offset + start + _MESSAGE_AT)
                 continue
-            if not line or line == b"\r":
+            if not line:
+                if at <= len(block):
+                    self.blank(offset + start)
                 continue
             if entry is not None:
                 self._close(entry, out)

@@ -30,6 +30,8 @@ class LmStudio(Framed):
             at += len(line) + 1
             text = line[:-1] if line.endswith(b"\r") else line
             if not text:
+                if at <= len(block):
+                    self.blank(offset + start)
                 continue
             stamp = _STAMP.fullmatch(text)
             wall = self.calendar.dated_us(stamp[1], stamp[2]) if stamp else self._wall_us

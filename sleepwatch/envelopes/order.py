@@ -77,9 +77,8 @@ def turned(data: bytes, envelope: Envelope) -> list[Record]:
         if isinstance(envelope, JournalText):
             passed = bisect_right(boots, start, key=lambda place: place[0])
             envelope.boot = boots[passed - 1][1] if passed else None
-        out += envelope.feed(data[start:end], start)
+        out += envelope.feed(data[start:end], start) + envelope.finish()  # nothing waits for what stands below it
         end = start
-    out += envelope.finish()
     if end:  # lines above the first entry
         out += envelope.feed(data[:end], 0) + envelope.finish()
     return out
