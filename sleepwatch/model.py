@@ -221,3 +221,5 @@ class ScanResult(msgspec.Struct, frozen=True, kw_only=True):
     """Sources that could not be read: (name, one sentence why and what to do)."""
     events: int = 0
     lines_seen: int = 0
+    whole: bool = True
+    """False where incidents were left out (a stretch of time was asked for): that one is missing then proves nothing."""

@@ -164,9 +164,11 @@ class Transaction:
         them. Only a reading that saw strictly more of a life (or, for the loop, as much) can take back, only where it
         has no gap, and only what rested on logs alone: what a witness saw is in no log.
         """
+        if not result.whole:
+            return 0
         found = {incident.id for incident in result.incidents}
         loops = {incident.server: incident.id for incident in result.incidents if incident.kind == "crash-loop"}
-        torn = {gap.source for gap in result.gaps}
+        torn = {gap.source for gap in result.gaps} | {name for name, _ in result.failed}
         count = 0
         for life in full:
             if life.source in torn or not (life.life in further or life.server in loops):

@@ -265,9 +265,21 @@ def test_what_was_taken_back_returns_with_a_reading_that_goes_as_far(store: Stor
         _reading(lives=(_life(last_clock_us=9_000_000, requests=1),)),
         _reading(lives=()),
         _reading(lives=(_life(last_clock_us=9_000_000),), gaps=(Gap(source="server.log", cause="torn"),)),
+        msgspec.structs.replace(
+            _reading(lives=(_life(last_clock_us=9_000_000),)), failed=(("server.log", "damaged behind byte 4000"),)
+        ),
+        msgspec.structs.replace(_reading(lives=(_life(last_clock_us=9_000_000),)), whole=False),
         _reading(lives=(_life(life="another", last_clock_us=9_000_000),)),
     ],
-    ids=["no further", "further but with less in it", "without the life", "with a gap", "of another life"],
+    ids=[
+        "no further",
+        "further but with less in it",
+        "without the life",
+        "with a gap",
+        "not to the end",
+        "of a stretch of time",
+        "of another life",
+    ],
 )
 def test_only_a_longer_whole_reading_of_the_same_life_takes_back(store: Store, reading: ScanResult) -> None:
     store.record(SHORT)
