@@ -222,4 +222,4 @@ class ScanResult(msgspec.Struct, frozen=True, kw_only=True):
     events: int = 0
     lines_seen: int = 0
     whole: bool = True
-    """False where incidents were left out (a stretch of time was asked for): that one is missing then proves nothing."""
+    """False where incidents were left out (only a stretch of time was asked for): a missing one then proves nothing."""
