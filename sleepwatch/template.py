@@ -13,6 +13,7 @@ it: the expression, the fields' types, and the literal pieces by which a fast se
 ``{x:span}``            text, blanks included, up to what follows in the template (at least one byte)
 ``{x:unit}``            the name of a systemd service or scope, with its suffix
 ``{x:server}``          a llama-server's name as the kernel shows it: ``llama-server``, ``llama``, ``.llama-server-w``
+``{x:named}``           a word with ``llama`` in it that is not ``ollama``: what people call the service or its program
 ``{x:quoted}``          text between single quotes; the quotes stand in the template; may be empty
 ``{x:text}``            the rest of the line, may be empty; only at the end
 ``{x:choice}``          one of the texts listed in the pattern's ``[pattern.choice.x]``; the value is what stands there
@@ -53,7 +54,8 @@ _EXPRESSIONS = {
     "span": rb".{1,4096}?",
     "unit": rb"[\w:.\\@-]{1,247}\.(?:service|scope)",  # systemd.unit(5)
     # The kernel cuts a process's name to 15 bytes; NixOS wraps programs as `.llama-server-wrapped`.
-    "server": rb"\.?llama[-_]server[\w.+-]{0,4}|llama",
+    "server": rb"\.?llama[-_]server[\w.+-]{0,3}|llama",
+    "named": rb"\S{0,255}(?<![oO])[lL]lama\S{0,255}",
     "quoted": rb".{0,4096}",
     "text": rb".*",
 }
