@@ -8,13 +8,14 @@ whose answers come back as events). ``scan`` and ``run`` differ only in who call
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import msgspec
 
-from sleepwatch.engine.ledger import Ledger, Phase
+from sleepwatch.engine.ends import TOKENIZER, claim_unit, is_server_command, life_of_unit, life_that_ended, order_units
+from sleepwatch.engine.ledger import Phase
+from sleepwatch.engine.lives import LifeState, Now, Row, Server, describe, digest, own_clock, server_name
 from sleepwatch.engine.streams import HEAD_LINES
 from sleepwatch.engine.verdicts import (
     LOOP_DEATHS,
@@ -28,7 +29,7 @@ from sleepwatch.engine.verdicts import (
     stalled_requests,
     wake_overdue,
 )
-from sleepwatch.model import CanSee, Event, Evidence, Incident, Life, Origin
+from sleepwatch.model import Event, Evidence, Incident, Life, Origin
 from sleepwatch.printable import printable
 
 
@@ -68,97 +69,6 @@ _STATE = ("_lives", "_servers", "_numbers", "_waiting_units", "_finished", "even
 
 TRAILING_US = 200_000
 """Carriers deliver a dying process's last lines up to this long after they report its end."""
-STARTED_US = 10_000_000
-"""A unit's process writes its first line within this time of its start."""
-
-
-class Now(NamedTuple):
-    """The two clocks absence is measured by; the smaller elapsed time counts."""
-
-    monotonic_us: int
-    wall_us: int
-
-
-class Server:
-    """What is known of one server across its lives."""
-
-    __slots__ = ("idle_us", "last", "name", "row", "saw_exit", "sleep_mode")
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.sleep_mode = False
-        self.idle_us: int | None = None
-        self.last: LifeState | None = None
-        self.row: Row | None = None
-        """The deaths in a row it is in, none of which came to serve."""
-        self.saw_exit = False
-
-
-class Row:
-    """Deaths in a row of one server, none of which served a request or came to listen."""
-
-    __slots__ = ("count", "first", "members", "unknown")
-
-    def __init__(self, first: LifeState) -> None:
-        self.first = first
-        self.members: list[LifeState] = []
-        """The first few, whose own incidents are withdrawn when the row becomes a loop."""
-        self.count = 0
-        self.unknown = 0
-        """Deaths whose signal is not known."""
-
-
-class LifeState:
-    """One life as the engine holds it: its ledger, its identity, and what was reported of it."""
-
-    __slots__ = (
-        "children", "ended", "exit", "freed", "head", "head_over", "ledger", "lost_to_stop", "number", "origin", "parent",
-        "reported", "row", "row_unknown", "server", "sleep_seen", "spawned", "started", "stopping_models", "unit",
-        "unit_started",
-    )  # fmt: skip
-
-    def __init__(self, origin: Origin, server: Server, first: Event, number: int, parent: LifeState | None) -> None:
-        self.origin = origin
-        self.server = server
-        self.number = number
-        """Its ordinal in its stream, for streams without stamps."""
-        self.ledger = Ledger(origin, first)
-        self.started = first
-        self.parent = parent
-        self.children: dict[str, LifeState] = {}
-        """Router: its children's lives by port."""
-        self.spawned: dict[str, tuple[str, int | None]] = {}
-        """Router: port → (model, the router's clock at the spawn)."""
-        self.stopping_models: set[str] = set()
-        self.head: list[bytes] = []
-        self.head_over = False
-        self.exit: Exit | None = None
-        self.ended = False
-        self.reported: dict[str, Incident] = {}
-        self.row: Row | None = None
-        self.row_unknown = False
-        self.freed = 0
-        """Requests that met a sleep and were freed within the grace."""
-        self.lost_to_stop = 0
-        self.sleep_seen: Now | None = None
-        self.unit = origin.unit
-        """Its unit; where the carrier does not tell, the one whose start preceded it."""
-        self.unit_started: Event | None = None
-
-    @property
-    def identified(self) -> bool:
-        """The lines its key is made of are all there, or will not come."""
-        return self.head_over or len(self.head) >= HEAD_LINES or self.started.clock_us is None
-
-    @property
-    def key(self) -> str:
-        """The life key (docs/verdicts.md, Identity)."""
-        if self.head:
-            return _digest(*self.head)
-        pid, boot = self.origin.pid, self.origin.boot
-        if boot is not None and pid is not None:
-            return _digest(boot.encode(), str(pid).encode(), str(self.number).encode())
-        return _digest(self.origin.head, (self.origin.port or "").encode(), str(self.number).encode())
 
 
 class Engine:
@@ -261,7 +171,7 @@ class Engine:
             old.ledger.last = event
             return old
         parent = self._lives.get(origin.parent) if origin.parent is not None else None
-        claimed = self._claim_unit(event)
+        claimed = claim_unit(self._waiting_units, event)
         server = self._server_of(origin, parent, claimed[0] if claimed else None)
         before = server.last
         number = self._numbers[origin] = self._numbers.get(origin, 0) + 1
@@ -281,7 +191,7 @@ class Engine:
         if parent is not None and origin.port is not None:
             parent.children[origin.port.rsplit("/", 1)[-1]] = life
         if claimed is not None:
-            self._order_units(life)
+            order_units(self._lives.values(), life)
         return life
 
     @staticmethod
@@ -321,7 +231,7 @@ class Engine:
                 event=start,
                 by="next start",
                 planned=life.ledger.stopping is not None,
-                at_us=_own_clock(life.ledger.last, start.wall_us) if other_pid else None,
+                at_us=own_clock(life.ledger.last, start.wall_us) if other_pid else None,
             )
         self._close(life)
 
@@ -335,9 +245,9 @@ class Engine:
         life.exit = None
         self._judge(life)
         if end.event is not None and end.event.fields.get("unit"):
-            other = self._life_of_unit(end.event, str(end.event.fields["unit"]))
+            other = life_of_unit(self._lives.values(), end.event, str(end.event.fields["unit"]))
             if other is not None and other is not life and other.exit is None:
-                other.exit = msgspec.structs.replace(end, at_us=_own_clock(other.ledger.last, end.event.wall_us))
+                other.exit = msgspec.structs.replace(end, at_us=own_clock(other.ledger.last, end.event.wall_us))
                 self._judge(other)
 
     def _close(self, life: LifeState) -> None:
@@ -391,7 +301,7 @@ class Engine:
     def _process_exit(self, event: Event) -> None:
         fields = event.fields
         command = fields.get("command")
-        life = self._life_that_ended(event)
+        life = life_that_ended(self._lives.values(), event)
         if life is None:
             return
         if command:
@@ -421,52 +331,15 @@ class Engine:
                 signal=signal,
                 status=status,
                 planned=bool(fields.get("planned")),
-                at_us=_own_clock(life.ledger.last, event.wall_us),
+                at_us=own_clock(life.ledger.last, event.wall_us),
                 sure=sure,
                 others=[],
             )
-        known.tokenizer = known.tokenizer or bool(_TOKENIZER.search(frames))
+        known.tokenizer = known.tokenizer or bool(TOKENIZER.search(frames))
         known.oom = known.oom or fields.get("cause") == "oom"
         life.server.saw_exit = True
         self._own_children(life)
         self._judge(life)
-
-    def _life_that_ended(self, event: Event) -> LifeState | None:
-        """Whose end does this record report?"""
-        fields, origin = event.fields, event.origin
-        lives = [life for life in self._lives.values() if life.origin.port is None and _same_host(life.origin, origin)]
-        invocation, pid = fields.get("invocation"), fields.get("pid")
-        if invocation:
-            named = [life for life in lives if life.origin.invocation == invocation]
-            if named:
-                return named[-1]
-        if pid is not None and (named := [life for life in lives if life.origin.pid == pid]):
-            return named[-1]
-        if fields.get("unit"):
-            return self._life_of_unit(event, str(fields["unit"]))
-        if fields.get("container"):
-            named = [life for life in lives if _same_container(life.origin.container, str(fields["container"]))]
-            return named[-1] if named else None
-        own = self._lives.get(origin)
-        if own is not None:
-            return own
-        if pid is not None and any(life.origin.pid is not None for life in lives):
-            return None  # pids are known here, and this is none of them
-        same = [life for life in lives if life.origin.source == origin.source and life.exit is None]
-        return same[0] if len(same) == 1 else None
-
-    def _life_of_unit(self, event: Event, unit: str) -> LifeState | None:
-        lives = [
-            life for life in self._lives.values() if life.origin.port is None and _same_host(life.origin, event.origin)
-        ]
-        named = [life for life in lives if life.unit == unit]
-        silent = [life for life in named if life.ledger.last.seq < event.seq]
-        if silent or named:
-            return (silent or named)[-1]
-        # Not known whose unit it is: a process that has said nothing since, of no other unit.
-        unnamed = [life for life in lives if life.unit is None and life.origin.pid is not None and life.exit is None
-                   and life.ledger.last.seq < event.seq]  # fmt: skip
-        return unnamed[0] if len(unnamed) == 1 else None
 
     @staticmethod
     def _own_children(life: LifeState) -> None:
@@ -485,7 +358,7 @@ class Engine:
         if event.type == "unit.started":
             self._waiting_units = [*self._waiting_units[-15:], (unit, event)]
             return
-        life = self._life_of_unit(event, unit)
+        life = life_of_unit(self._lives.values(), event, unit)
         if life is None or life.exit is not None:
             return
         if event.type == "unit.stopping":
@@ -496,42 +369,6 @@ class Engine:
                 event=event, by="systemd", status=0, planned=True, sure=life.origin.unit == unit, others=[]
             )
             self._judge(life)
-
-    def _claim_unit(self, event: Event) -> tuple[str, Event] | None:
-        """The unit whose start was reported shortly before this process's first line."""
-        origin = event.origin
-        if origin.unit is not None or origin.pid is None or origin.port is not None:
-            return None
-        near = [
-            (unit, started)
-            for unit, started in self._waiting_units
-            if _same_host(started.origin, origin)
-            and started.wall_us is not None
-            and event.wall_us is not None
-            and -1_000_000 <= event.wall_us - started.wall_us <= STARTED_US
-        ]
-        ident = (origin.ident or "").split("-")[0]
-        claimed = next((one for one in near if ident and ident in one[0]), near[0] if near else None)
-        if claimed is not None:
-            self._waiting_units.remove(claimed)
-        return claimed
-
-    def _order_units(self, life: LifeState) -> None:
-        """Units started together: systemd forks in the order it reports, so the lower pid is the earlier start."""
-        for other in self._lives.values():
-            if (
-                other is not life
-                and other.unit_started is not None
-                and life.unit_started is not None
-                and _same_host(other.origin, life.origin)
-                and (other.origin.pid or 0) > (life.origin.pid or 0)
-                and other.unit_started.seq < life.unit_started.seq
-                and other.started.seq > life.unit_started.seq
-            ):
-                life.unit, other.unit = other.unit, life.unit
-                life.unit_started, other.unit_started = other.unit_started, life.unit_started
-                life.server, other.server = other.server, life.server
-                life.server.last, other.server.last = life, other
 
     def _gap_line(self, event: Event) -> None:
         """Lines are missing: of the writer they were taken from, or of the whole source where that is not told."""
@@ -675,7 +512,7 @@ class Engine:
         words = self._words[verdict.kind]
         opened, closed = verdict.opened, verdict.closed
         return Incident(
-            id=_digest(life.key.encode(), verdict.subject.encode()),
+            id=digest(life.key.encode(), verdict.subject.encode()),
             kind=verdict.kind,
             confidence=verdict.confidence,
             state=verdict.state,
@@ -726,58 +563,6 @@ _SPECIAL: dict[str, Callable[[Engine, Event], None]] = {
 }
 
 
-def describe(life: LifeState) -> Life:
-    """A life as reports and the store show it."""
-    ledger = life.ledger
-    wall = life.started.wall_us
-    if wall is not None and life.started.clock_us is not None:
-        wall -= life.started.clock_us
-    ended = life.exit.event.wall_us if life.exit is not None and life.exit.event is not None else None
-    return Life(
-        life=life.key,
-        server=life.server.name,
-        source=life.origin.source,
-        pid=life.origin.pid,
-        port=ledger.port or life.origin.port,
-        build=ledger.build,
-        era=ledger.era,
-        verbosity=ledger.verbosity,
-        can_see=_can_see(life),
-        started_us=wall,
-        ended_us=ended,
-        exit=_exit_words(life),
-        sleeps=ledger.sleeps,
-        requests=ledger.requests,
-        freed_in_grace=life.freed,
-        lost_to_stop=life.lost_to_stop,
-        last_clock_us=ledger.last.clock_us,
-    )
-
-
-def _can_see(life: LifeState) -> CanSee:
-    """By era and verbosity where they are known, and by what the log did show."""
-    ledger = life.ledger
-    level = ledger.verbosity if ledger.verbosity is not None else 3
-    debug = 4 if ledger.era == "A" else 5
-    return CanSee(
-        arrival=ledger.saw_arrival or (ledger.era == "C" and level >= 4),
-        queued=ledger.saw_posted or level >= debug,
-        answered=ledger.saw_launch or level >= 3,
-        exit=life.server.saw_exit,
-    )
-
-
-def _exit_words(life: LifeState) -> str | None:
-    end = life.exit
-    if end is None:
-        return "planned" if life.ended and life.ledger.stopping is not None else None
-    if is_planned(life.ledger, end):
-        return "planned"
-    if end.signal is not None:
-        return f"signal {end.signal}"
-    return f"status {end.status}" if end.status is not None else "unknown"
-
-
 def _evidence(proof: Proof) -> Evidence:
     event = proof.event
     return Evidence(
@@ -792,58 +577,6 @@ def _evidence(proof: Proof) -> Evidence:
     )
 
 
-def _own_clock(last: Event, wall_us: int | None) -> int | None:
-    """A moment in wall time on the process's own log clock, by its last line that carries both."""
-    if wall_us is None or last.wall_us is None or last.clock_us is None:
-        return None
-    return last.clock_us + wall_us - last.wall_us
-
-
-def _same_host(one: Origin, other: Origin) -> bool:
-    return one.host is None or other.host is None or one.host == other.host
-
-
-def _same_container(name: str | None, reported: str) -> bool:
-    """Compose calls a service ``llama`` in front of its lines and ``llama-1`` where it reports its end, or both so."""
-    return name is not None and (name == reported or name.startswith(reported + "-") or reported.startswith(name + "-"))
-
-
 def event_like(event: Event, type_: str) -> Event:
     """The same line, as another event."""
     return msgspec.structs.replace(event, type=type_)
-
-
-_TOKENIZER = re.compile(
-    r"llm_tokenizer|llama_vocab::(?:impl::)?(?:tokenize|text_to_token)|tokenize_input_prompts|common_tokenize"
-)
-"""Frames of a thread that was reading the vocabulary (llama.cpp ``src/llama-vocab.cpp``, server-common.cpp)."""
-
-_SERVER_PROGRAM = re.compile(r"(?:^|[\s/\"'])(?:[\w.-]*llama[\w.-]*|server)(?:$|[\s\"'])|--sleep-idle-seconds|\.gguf\b")
-
-
-def is_server_command(command: str) -> bool:
-    """Does a command line a supervisor printed start a llama-server (or something that runs one)?"""
-    return bool(_SERVER_PROGRAM.search(command))
-
-
-_SUFFIXES = (".gz", ".xz", ".zst", ".bz2", ".log", ".txt", ".out", ".err", ".jsonl", ".json", ".export", ".journal")
-_ROTATED = re.compile(r"(?:\.\d{1,4}|-\d{8}(?:-\d+)?|\.\d{4}-\d{2}-\d{2})$")
-
-
-def server_name(source: str) -> str:
-    """A log file's stem: without directories, compression, rotation numbers and ``.log``."""
-    if source == "-":
-        return "stdin"
-    name = source.rstrip("/").rsplit("/", 1)[-1]
-    while True:
-        shorter = _ROTATED.sub("", name)
-        for suffix in _SUFFIXES:
-            shorter = shorter.removesuffix(suffix)
-        if shorter in ("", name):
-            return name
-        name = shorter
-
-
-def _digest(*parts: bytes) -> str:
-    """Twenty hex digits of a SHA-256 over the parts: the form of life keys and incident ids."""
-    return hashlib.sha256(b"\0".join(parts)).hexdigest()[:20]

@@ -60,8 +60,8 @@ class Sleep:
     """One sleep of a life, from ``sleep.enter`` until the next one, and what met it."""
 
     __slots__ = (
-        "arrivals", "cancelled", "closed", "enter", "exit", "freed", "launches", "mark", "numbered", "ordinal", "pendings",
-        "proxied", "ready", "stopping", "twins", "unseen_exit",
+        "arrivals", "cancelled", "closed", "enter", "exit", "freed", "launches", "mark", "numbered", "ordinal",
+        "pendings", "proxied", "ready", "stopping", "twins", "unseen_exit",
     )  # fmt: skip
 
     def __init__(self, enter: Event | None, ordinal: int, mark: int) -> None:
@@ -122,8 +122,8 @@ class Ledger:
     __slots__ = (
         "abort", "arrivals", "arrivals_late", "build", "busy", "counts_arrivals", "era", "failed_reload", "first",
         "idle_us", "last", "last_active_us", "listening", "load_failed", "mark", "origin", "phase", "port", "proxied",
-        "queued", "released", "reload_us", "requests", "saw_arrival", "saw_format", "saw_launch", "saw_posted", "served", "sleep",
-        "sleep_mode", "sleeps", "stopping", "verbosity", "woken",
+        "queued", "released", "reload_us", "requests", "saw_arrival", "saw_format", "saw_launch", "saw_posted",
+        "served", "sleep", "sleep_mode", "sleeps", "stopping", "verbosity", "woken",
     )  # fmt: skip
 
     def __init__(self, origin: Origin, first: Event) -> None:
@@ -182,7 +182,7 @@ class Ledger:
 
     def _start(self, event: Event) -> bool:
         build = event.fields.get("build")
-        if build is not None:
+        if build:  # builds made outside a git checkout call themselves 0
             self.build = f"b{build}"
         self.era = self.era or _era(event, self.build)
         return False
@@ -294,6 +294,11 @@ class Ledger:
     # -- requests -------------------------------------------------------------------------------------------------
 
     def _arrived(self, event: Event) -> bool:
+        if self.requests and not self.saw_arrival:
+            # Builds b9808 to b9970 print this line behind the first result: it says nothing of what waits.
+            self.arrivals_late = True
+        if self.arrivals_late:
+            return False
         self.saw_arrival = True
         sleep = self.sleep
         if sleep is not None and self.phase is Phase.ASLEEP:

@@ -14,8 +14,8 @@ from typing import Any
 
 import msgspec
 
-from sleepwatch.engine import engine as _engine
 from sleepwatch.engine.ledger import Ledger, Pending, Phase, Sleep
+from sleepwatch.engine.lives import LifeState, Now, Row, Server
 from sleepwatch.engine.streams import Stream
 from sleepwatch.engine.verdicts import Exit
 from sleepwatch.errors import SleepwatchError
@@ -27,8 +27,7 @@ FORMAT = 1
 _CLASSES: dict[str, type[Any]] = {
     cls.__name__: cls
     for cls in (
-        Event, Evidence, Exit, Incident, Ledger, Origin, Pending, Sleep, Stream,
-        _engine.LifeState, _engine.Now, _engine.Row, _engine.Server,
+        Event, Evidence, Exit, Incident, Ledger, LifeState, Now, Origin, Pending, Row, Server, Sleep, Stream,
     )
 }  # fmt: skip
 _ENUMS: dict[str, type[Enum]] = {"Phase": Phase}

@@ -28,7 +28,8 @@ class Stream:
     """What is known of one writer: its prefix, its clock, and whether the life it is in has come past its start."""
 
     __slots__ = (
-        "clock_us", "head_wanted", "is_router", "is_server", "markers", "origin", "stamped", "started", "steady", "woke",
+        "clock_us", "head_wanted", "is_router", "is_server", "markers", "origin", "stamped", "started", "steady",
+        "woke",
     )  # fmt: skip
 
     def __init__(self, origin: Origin) -> None:

@@ -1,0 +1,115 @@
+"""Whose end is it? Attribution of what others report to the lives the engine knows.
+
+A report names its process by invocation, pid, unit or container, or only stands in the same source. Where a carrier
+tells no unit, a unit's process is known by the start that systemd reported right before its first line.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+
+from sleepwatch.engine.lives import LifeState
+from sleepwatch.model import Event, Origin
+
+STARTED_US = 10_000_000
+"""A unit's process writes its first line within this time of its start."""
+
+TOKENIZER = re.compile(
+    r"llm_tokenizer|llama_vocab::(?:impl::)?(?:tokenize|text_to_token)|tokenize_input_prompts|common_tokenize"
+)
+"""Frames of a thread that was reading the vocabulary (llama.cpp ``src/llama-vocab.cpp``, server-common.cpp)."""
+
+_SERVER_PROGRAM = re.compile(r"(?:^|[\s/\"'])(?:[\w.-]*llama[\w.-]*|server)(?:$|[\s\"'])|--sleep-idle-seconds|\.gguf\b")
+
+
+def is_server_command(command: str) -> bool:
+    """Does a command line a supervisor printed start a llama-server (or something that runs one)?"""
+    return bool(_SERVER_PROGRAM.search(command))
+
+
+def life_that_ended(lives: Collection[LifeState], event: Event) -> LifeState | None:
+    """The life whose end this record reports; None where that is not one of these, or cannot be told."""
+    fields, origin = event.fields, event.origin
+    here = [life for life in lives if life.origin.port is None and same_host(life.origin, origin)]
+    invocation, pid = fields.get("invocation"), fields.get("pid")
+    if invocation and (named := [life for life in here if life.origin.invocation == invocation]):
+        return named[-1]
+    if pid is not None and (named := [life for life in here if life.origin.pid == pid]):
+        return named[-1]
+    if fields.get("unit"):
+        return life_of_unit(lives, event, str(fields["unit"]))
+    if fields.get("container"):
+        named = [life for life in here if _same_container(life.origin.container, str(fields["container"]))]
+        return named[-1] if named else None
+    own = [life for life in here if life.origin is origin]
+    if own:
+        return own[0]
+    if pid is not None and any(life.origin.pid is not None for life in here):
+        return None  # pids are known here, and this is none of them
+    same = [life for life in here if life.origin.source == origin.source and life.exit is None]
+    return same[0] if len(same) == 1 else None
+
+
+def life_of_unit(lives: Collection[LifeState], event: Event, unit: str) -> LifeState | None:
+    """The life this line of systemd's about a unit speaks of."""
+    here = [life for life in lives if life.origin.port is None and same_host(life.origin, event.origin)]
+    named = [life for life in here if life.unit == unit]
+    if named:
+        silent = [life for life in named if life.ledger.last.seq < event.seq]
+        return (silent or named)[-1]
+    # Not known whose unit it is: a process that has said nothing since, of no other unit.
+    unnamed = [
+        life
+        for life in here
+        if life.unit is None and life.origin.pid is not None and life.exit is None and life.ledger.last.seq < event.seq
+    ]
+    return unnamed[0] if len(unnamed) == 1 else None
+
+
+def claim_unit(waiting: list[tuple[str, Event]], event: Event) -> tuple[str, Event] | None:
+    """Take from the started units the one whose start was reported shortly before this process's first line."""
+    origin = event.origin
+    if origin.unit is not None or origin.pid is None or origin.port is not None:
+        return None
+    near = [
+        (unit, started)
+        for unit, started in waiting
+        if same_host(started.origin, origin)
+        and started.wall_us is not None
+        and event.wall_us is not None
+        and -1_000_000 <= event.wall_us - started.wall_us <= STARTED_US
+    ]
+    ident = (origin.ident or "").split("-")[0]
+    claimed = next((one for one in near if ident and ident in one[0]), near[0] if near else None)
+    if claimed is not None:
+        waiting.remove(claimed)
+    return claimed
+
+
+def order_units(lives: Collection[LifeState], life: LifeState) -> None:
+    """Units started together: systemd forks in the order it reports, so the lower pid is the earlier start."""
+    for other in lives:
+        if (
+            other is not life
+            and other.unit_started is not None
+            and life.unit_started is not None
+            and same_host(other.origin, life.origin)
+            and (other.origin.pid or 0) > (life.origin.pid or 0)
+            and other.unit_started.seq < life.unit_started.seq
+            and other.started.seq > life.unit_started.seq
+        ):
+            life.unit, other.unit = other.unit, life.unit
+            life.unit_started, other.unit_started = other.unit_started, life.unit_started
+            life.server, other.server = other.server, life.server
+            life.server.last, other.server.last = life, other
+
+
+def same_host(one: Origin, other: Origin) -> bool:
+    """Could they be of one host? Where a carrier does not tell, they could."""
+    return one.host is None or other.host is None or one.host == other.host
+
+
+def _same_container(name: str | None, reported: str) -> bool:
+    """Compose calls a service ``llama`` in front of its lines and ``llama-1`` where it reports its end, or both so."""
+    return name is not None and (name == reported or name.startswith(reported + "-") or reported.startswith(name + "-"))
