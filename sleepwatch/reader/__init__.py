@@ -2,5 +2,6 @@
 
 from sleepwatch.reader.gate import Gate
 from sleepwatch.reader.reader import Reader
+from sleepwatch.reader.trace import Look, Trace
 
-__all__ = ["Gate", "Reader"]
+__all__ = ["Gate", "Look", "Reader", "Trace"]

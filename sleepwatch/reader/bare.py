@@ -44,6 +44,7 @@ class BareLog:
         """Read the lines that begin in ``buffer[done:limit]``."""
         short_way, wanting = self._short_way, self._recogniser.wanting
         short_way.look_at(buffer, self._base)
+        take = short_way.take if self._recogniser.trace is None else _leave
         stop = min(len(buffer), limit + REACH)
         walked = done
         start = end = -1
@@ -65,7 +66,7 @@ class BareLog:
                 break
             if start < done or (start == 0 and self._base) or place - start > HIT_REACH:
                 continue
-            if wanting or end - start > REACH or not short_way.take(start, end, literal):
+            if wanting or end - start > REACH or not take(start, end, literal):
                 literals = [literal]
         if literals:
             walked = self._candidate(buffer, start, literals, walked)
@@ -102,3 +103,8 @@ class BareLog:
                 end = len(buffer)
             self._recogniser.show(split(buffer[start : min(end, start + REACH)]), None)
             start = end + 1
+
+
+def _leave(start: int, end: int, literal: int) -> bool:
+    """No line goes the short way while each is being explained."""
+    return False

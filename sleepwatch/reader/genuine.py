@@ -60,32 +60,40 @@ class Around:
         return (head.clock_us for head in self.after() if head.clock_us is not None)
 
 
-def is_genuine(stream: Stream, event: Event, around: Around) -> bool:
-    """In a stamped stream: does this line's clock fit between its neighbours'?"""
+BEHIND_EARLIER = "the next line of its stream has an earlier clock"
+JUMPS_AHEAD = "its clock jumps ahead, and the lines behind it go on from where the clock was before"
+FALLS_BACK = "its clock falls back, and the lines behind it go on from where the clock was before"
+START_IN_TEXT = "it is the start of a server copied with other lines: the text it was printed in goes on behind them"
+
+
+def objection(stream: Stream, event: Event, around: Around) -> str | None:
+    """In a stamped stream: why this line's clock does not fit between its neighbours'; None where it fits."""
     clock, last = event.clock_us, stream.clock_us
     if clock is None:
-        return True
+        return None
     near = around.next_clock()
     if near is not None and last is not None and last <= clock <= near and clock - last <= CLOCK_NOISE_US:
-        return True
+        return None
     following = near if near is not None else next(iter(around.clocks_after()), None)
     if last is None:
-        return following is None or following >= clock - CLOCK_NOISE_US or fell(clock, following)
+        fits = following is None or following >= clock - CLOCK_NOISE_US or fell(clock, following)
+        return None if fits else BEHIND_EARLIER
     start = event.type in STARTUP
     if clock >= last - CLOCK_NOISE_US:
         if following is not None and following < clock - CLOCK_NOISE_US:
             # The next line is earlier: a restart, or this line ran ahead of the server's clock.
-            return following < last - CLOCK_NOISE_US and fell(clock, following)
-        if clock > last + CLOCK_NOISE_US:
-            return not _runs_ahead(around, last, clock)
-        return True
+            return None if following < last - CLOCK_NOISE_US and fell(clock, following) else BEHIND_EARLIER
+        if clock > last + CLOCK_NOISE_US and _runs_ahead(around, last, clock):
+            return JUMPS_AHEAD
+        return None
     # It is earlier than the line before it: a restart, a stepped clock, or a copy from another time.
     if following is not None and last - CLOCK_NOISE_US <= following <= last + RETURN_US and not start:
-        return False
-    back = _returns(around, last, clock)
-    if not back:
-        return True
-    return start and not _inside_text(around, last)
+        return FALLS_BACK
+    if not _returns(around, last, clock):
+        return None
+    if not start:
+        return FALLS_BACK
+    return START_IN_TEXT if _inside_text(around, last) else None
 
 
 def _runs_ahead(around: Around, last: int, clock: int) -> bool:

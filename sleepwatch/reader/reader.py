@@ -7,6 +7,7 @@ from sleepwatch.reader.bare import BareLog
 from sleepwatch.reader.gate import Gate
 from sleepwatch.reader.recogniser import Recogniser, Sink
 from sleepwatch.reader.records import FramedLog
+from sleepwatch.reader.trace import Trace
 from sleepwatch.rules import RuleSet
 from sleepwatch.times import LocalTimes
 
@@ -21,9 +22,17 @@ class Reader:
     Streams and lives go on from file to file. Events go to ``sink`` in order.
     """
 
-    def __init__(self, rules: RuleSet, sink: Sink, *, gate: Gate | None = None, envelope: str | None = None) -> None:
+    def __init__(
+        self,
+        rules: RuleSet,
+        sink: Sink,
+        *,
+        gate: Gate | None = None,
+        envelope: str | None = None,
+        trace: Trace | None = None,
+    ) -> None:
         self._gate = gate or Gate(rules.literals)
-        self._recogniser = Recogniser(rules, "", sink)
+        self._recogniser = Recogniser(rules, "", sink, trace=trace)
         self._forced = envelope
         self._local: LocalTimes | None = None
         self._head: bytes = b""

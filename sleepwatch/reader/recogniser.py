@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterable
 from sleepwatch.engine.streams import CLOCK_NOISE_US, Stream
 from sleepwatch.model import Event, Origin, Record
 from sleepwatch.prefix import Head, split
-from sleepwatch.reader.genuine import Around, is_doubtful, is_genuine
+from sleepwatch.reader.genuine import Around, is_doubtful, objection
+from sleepwatch.reader.trace import Look, Trace
 from sleepwatch.reader.window import Writer
 from sleepwatch.rules import Match, Pattern, RuleSet
 
@@ -29,16 +30,21 @@ _OF_OTHERS = frozenset({"process.exit", "process.frame", "unit.started", "unit.s
 """Events about a server in lines that others wrote: they begin no life."""
 _ABOUT = (("unit", "UNIT"), ("unit", "USER_UNIT"), ("unit", "COREDUMP_UNIT"), ("invocation", "INVOCATION_ID"))
 """What a journal entry says of the unit it is about, where its text does not."""
+NO_ROUTER = "it stands behind the port of a router's child, and this server is no router"
+NO_STAMP = "it has no stamp, and the lines of its stream have"
+A_STAMP = "it has a stamp, and the lines of its stream have none"
 _SINGLE_SERVER = frozenset({"load.begin", "load.ready", "sleep.enter", "sleep.exit", "request.launched"})
 
 
 class Recogniser:
     """Turns the lines of one source into events for ``sink``."""
 
-    def __init__(self, rules: RuleSet, source: str, sink: Sink) -> None:
+    def __init__(self, rules: RuleSet, source: str, sink: Sink, *, trace: Trace | None = None) -> None:
         self.rules = rules
         self.sink = sink
         self.source = source
+        self.trace = trace
+        """Told of every line that is looked at; then no line goes the short way."""
         self.head_key = b""
         """The source's first lines: the identity of streams without stamps."""
         self.streams: dict[tuple[Writer, str | None], Stream] = {}
@@ -65,15 +71,17 @@ class Recogniser:
             else:
                 pattern = None
         if pattern is None or match is None:
+            if self.trace is not None:
+                self._tell(line, offset, head, literals, record)
             self.show(head, writer)
             return
         stream = self.stream(head.ports, writer, record)
-        if stream is None:
+        if stream is None and self.trace is None:
             return
         text, at = _written(line, head, match)
         event = Event(
             type=pattern.event,
-            origin=stream.origin,
+            origin=stream.origin if stream is not None else self._origin(record, head.ports, None),
             offset=offset + at,
             text=text,
             fields=self._fields(pattern, match, record),
@@ -83,10 +91,48 @@ class Recogniser:
             source=self.source,
             pattern=pattern.name,
         )
-        if pattern.program == SERVER and not self._is_record(stream, event, around):
+        refused = None if stream is not None else NO_ROUTER
+        if stream is not None and pattern.program == SERVER:
+            refused = self._objection(stream, event, around)
+        if self.trace is not None:
+            self._tell(line, offset, head, literals, record, event=event, refused=refused, stream=stream)
+        if refused is not None or stream is None:
             return
         self.emit(stream, event)
         self.show(head, writer)
+
+    def _tell(
+        self,
+        line: bytes,
+        offset: int,
+        head: Head,
+        literals: Iterable[int],
+        record: Record | None,
+        *,
+        event: Event | None = None,
+        refused: str | None = None,
+        stream: Stream | None = None,
+    ) -> None:
+        """Tell the trace of a look at a line."""
+        assert self.trace is not None
+        candidates = dict.fromkeys(p for literal in literals for p in self.rules.by_literal[literal])
+        self.trace(
+            Look(
+                offset=offset,
+                line=line,
+                head=head,
+                record=record,
+                candidates=tuple(candidates),
+                event=event,
+                refused=refused,
+                clock_before_us=stream.clock_us if stream is not None else None,
+            )
+        )
+
+    def passed_over(self, record: Record, line: bytes) -> None:
+        """A record no pattern's text is in; only the trace wants to know."""
+        if self.trace is not None:
+            self._tell(line, record.offset, split(line), (), record)
 
     def structured(self, record: Record, writer: Writer) -> bool:
         """An entry that says by its MESSAGE_ID and fields what it is, whatever language its text is in."""
@@ -105,6 +151,9 @@ class Recogniser:
                 source=self.source,
                 pattern=pattern.name,
             )
+            if self.trace is not None:
+                head = split(record.text)
+                self._tell(record.text, record.offset, head, (), record, event=event, stream=stream)
             self.emit(stream, event)
             return True
         return False
@@ -143,21 +192,20 @@ class Recogniser:
                     match.fields[name] = record.fields[field]
         return match.fields
 
-    def _is_record(self, stream: Stream, event: Event, around: Around) -> bool:
-        """Is this line a record of its stream's own? Marks it doubtful where only that can be said."""
+    def _objection(self, stream: Stream, event: Event, around: Around) -> str | None:
+        """Why this line is no record of its stream's own; None where it is. Marks what only could be one doubtful."""
         if event.clock_us is None:
             if event.type in _RAW:
-                return True
+                return None
             if stream.stamped:
                 # Another prefix than the stream's own: only a start may change it, if the lines behind it agree.
-                return event.type == "process.start" and not any(
-                    head.clock_us is not None for head, _ in zip(around.after(), range(8), strict=False)
-                )
+                others = (head.clock_us is not None for head, _ in zip(around.after(), range(8), strict=False))
+                return NO_STAMP if event.type != "process.start" or any(others) else None
             event.doubtful = not event.type.startswith(("process.", "load.", "router.")) and is_doubtful(around)
-            return True
+            return None
         if stream.stamped is False and event.type not in ("process.start", "process.verbosity"):
-            return False
-        return is_genuine(stream, event, around)
+            return A_STAMP
+        return objection(stream, event, around)
 
     # -- streams --------------------------------------------------------------------------------------------------
 

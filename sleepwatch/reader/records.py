@@ -80,5 +80,7 @@ class FramedLog:
         if self._hits[at]:
             around = RecordsAround(self._records, at)
             recogniser.line(record.text[:REACH], record.offset, self._hits[at], around, writer_of(record), record)
-        elif recogniser.wanting:
+            return
+        recogniser.passed_over(record, record.text[:REACH])
+        if recogniser.wanting:
             recogniser.show(split(record.text[:REACH]), writer_of(record))
