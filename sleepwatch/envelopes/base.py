@@ -72,20 +72,18 @@ class Pieces:
     _LIMIT = 256  # streams; more at a time means that the ends never come
 
     def __init__(self) -> None:
-        self._open: dict[Hashable, Record] = {}
-
-    def __bool__(self) -> bool:
-        return bool(self._open)
+        self.open: dict[Hashable, Record] = {}
+        """The line begun in each stream."""
 
     def add(self, stream: Hashable, piece: Record, out: list[Record], *, more: bool) -> None:
         """Take the next piece of a stream's line. The line is appended once a piece comes that has no ``more``."""
-        line = self._open.get(stream)
+        line = self.open.get(stream)
         if line is None:
             line = piece
             if more:
-                if len(self._open) >= self._LIMIT:
+                if len(self.open) >= self._LIMIT:
                     self.flush(out)
-                self._open[stream] = line
+                self.open[stream] = line
         else:
             if len(line.text) < TEXT_LIMIT:
                 line.text += piece.text
@@ -94,15 +92,15 @@ class Pieces:
             line.cut = line.cut or piece.cut
             line.partial = piece.partial
         if not more:
-            self._open.pop(stream, None)
+            self.open.pop(stream, None)
             out.append(line)
 
     def flush(self, out: list[Record]) -> None:
         """Append the lines whose ends have not come, as ``partial``."""
-        for line in self._open.values():
+        for line in self.open.values():
             line.partial = True
             out.append(line)
-        self._open.clear()
+        self.open.clear()
 
 
 class Framed:

@@ -43,7 +43,7 @@ class Cri(LineFramed):
         if whole and text[-1:] == b"\r":
             text = text[:-1]
         record = Record(text=text, offset=offset + at, wall_us=wall)
-        if whole and not self._pieces:
+        if whole and not self._pieces.open:
             out.append(record)
         else:
             self._pieces.add(stream, record, out, more=not whole)

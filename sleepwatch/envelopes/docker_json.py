@@ -68,7 +68,7 @@ class DockerJson(Framed):
                 wall_us=wall,
                 container=_container(entry.attrs) if entry.attrs else None,
             )
-            if ended and not self._pieces:
+            if ended and not self._pieces.open:
                 out.append(record)
             else:
                 self._pieces.add(entry.stream, record, out, more=not ended)

@@ -110,7 +110,7 @@ class JournalEntries(Framed):
         writer = self._writers.get(values) or self._writer(values)
         if message is None:
             out.append(_record(writer, b"", offset, wall_us, cut=True))
-        elif writer.more or writer.torn or self._pieces:
+        elif writer.more or writer.torn or self._pieces.open:
             piece = _record(writer, message, offset, wall_us, partial=writer.torn)
             self._pieces.add(writer.stream, piece, out, more=writer.more)
         elif b"\n" in message:

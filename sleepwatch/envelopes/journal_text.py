@@ -92,7 +92,7 @@ class JournalText(LineFramed):
             record.cut = True
         if text[:1] == b"[" and _BLOB.fullmatch(text):
             record.cut = True
-        if len(text) == _JOURNALD_LINE_MAX or self._pieces:
+        if len(text) == _JOURNALD_LINE_MAX or self._pieces.open:
             self._pieces.add((ident, pid), record, out, more=len(text) == _JOURNALD_LINE_MAX)
         elif b"#0" in text:
             out += unescaped(record, several=self.escapes or ident == "systemd-coredump")

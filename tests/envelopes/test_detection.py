@@ -115,3 +115,9 @@ def test_detection_takes_milliseconds(corpus: Path) -> None:
     for log in logs:
         envelopes.detect(log)
     assert (time.process_time() - began) / len(logs) < 0.05
+
+
+def test_every_envelope_is_documented() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "envelopes.md").read_text("utf-8")
+    table = [line.split("`")[1] for line in text.split("\n") if line.startswith("| `")]
+    assert sorted(table) == envelopes.names()

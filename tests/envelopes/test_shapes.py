@@ -325,6 +325,21 @@ def test_message_as_bytes(write, name) -> None:  # type: ignore[no-untyped-def] 
         assert data[records[0].offset :].startswith(b"27,")
 
 
+def test_verbose_paste_with_a_shortened_cursor() -> None:  # recorded shape
+    data = (
+        b"Mon 2026-05-18 10:11:03.144988 EDT [s=..;i=..]\n"
+        b"    PRIORITY=6\n    SYSLOG_IDENTIFIER=llama-swap\n"
+        b"    MESSAGE=Received signal terminated, shutting down...\n    _PID=7\n"
+    )
+    (record,) = read(data, "journal-verbose")
+    assert (record.ident, record.pid, record.text) == (
+        "llama-swap",
+        7,
+        b"Received signal terminated, shutting down...",
+    )
+    assert iso(record.wall_us or 0) == "2026-05-18T14:11:03.144988Z"
+
+
 def test_json_values_of_every_kind() -> None:  # made
     data = as_json(
         {**ENTRY, "MESSAGE": None},
