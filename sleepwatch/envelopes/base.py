@@ -114,8 +114,6 @@ class Framed:
     name: str
     time_from: str | None = None
     strict: ClassVar[bool] = True
-    needs_year: ClassVar[bool] = False
-    """Its stamps have no year: LocalTimes must give one or a reference, else its records have no wall times."""
     begins: ClassVar[bytes] = b""
     """The bytes a framed line can begin with; empty where that says nothing. It spares detection most of its work."""
 

@@ -208,7 +208,6 @@ class JournalShort(JournalText):
 
     name = "journal-short"
     time_from = "journald's stamps, without year and zone"
-    needs_year = True
     pattern = re.compile(
         rb"^ ?([^\s\[\]<>{}:=|\"'()]{2,16} {1,2}\d{1,2}) (\d\d:\d\d:\d\d)(?:\.(\d{1,9}))? " + _WHO + _TEXT, re.MULTILINE
     )
