@@ -12,6 +12,8 @@ from collections.abc import Collection
 from sleepwatch.engine.lives import LifeState
 from sleepwatch.model import Event, Origin
 
+NEAR_US = 5_000_000
+"""The kernel's, the coredump's and the supervisor's words about one death come within this time."""
 STARTED_US = 10_000_000
 """A unit's process writes its first line within this time of its start."""
 
@@ -37,6 +39,8 @@ def life_that_ended(lives: Collection[LifeState], event: Event) -> LifeState | N
         return named[-1]
     if pid is not None and (named := [life for life in here if life.origin.pid == pid]):
         return named[-1]
+    if fields.get("tid") is not None:
+        return _life_of_thread(here, event, int(fields["tid"]))
     if fields.get("unit"):
         return life_of_unit(lives, event, str(fields["unit"]))
     if fields.get("container"):
@@ -49,6 +53,25 @@ def life_that_ended(lives: Collection[LifeState], event: Event) -> LifeState | N
         return None  # pids are known here, and this is none of them
     same = [life for life in here if life.origin.source == origin.source and life.exit is None]
     return same[0] if len(same) == 1 else None
+
+
+def _life_of_thread(here: list[LifeState], event: Event, tid: int) -> LifeState | None:
+    """The kernel names the thread that died; a process's threads have higher numbers than itself."""
+    main = [life for life in here if life.origin.pid == tid]
+    if main:
+        return main[-1]
+    able = [life for life in here if life.origin.pid is None or life.origin.pid < tid]
+    dying = [life for life in able if life.exit is not None and near(life.exit.event, event)]
+    if dying:
+        return dying[-1]
+    return able[0] if len(able) == 1 else None
+
+
+def near(one: Event | None, other: Event) -> bool:
+    """Were both reported within five seconds of wall time?"""
+    if one is None or one.wall_us is None or other.wall_us is None:
+        return False
+    return abs(one.wall_us - other.wall_us) <= NEAR_US
 
 
 def life_of_unit(lives: Collection[LifeState], event: Event, unit: str) -> LifeState | None:

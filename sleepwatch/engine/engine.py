@@ -13,7 +13,15 @@ from typing import NamedTuple
 
 import msgspec
 
-from sleepwatch.engine.ends import TOKENIZER, claim_unit, is_server_command, life_of_unit, life_that_ended, order_units
+from sleepwatch.engine.ends import (
+    TOKENIZER,
+    claim_unit,
+    is_server_command,
+    life_of_unit,
+    life_that_ended,
+    near,
+    order_units,
+)
 from sleepwatch.engine.ledger import Phase
 from sleepwatch.engine.lives import LifeState, Now, Row, Server, describe, digest, own_clock, server_name
 from sleepwatch.engine.streams import HEAD_LINES
@@ -65,7 +73,7 @@ class Output(NamedTuple):
 
 
 _NOTHING = Output([], [])
-_STATE = ("_lives", "_servers", "_numbers", "_waiting_units", "_finished", "events")
+_STATE = ("_lives", "_servers", "_numbers", "_waiting_units", "_unclaimed", "_dumped", "_finished", "events")
 
 TRAILING_US = 200_000
 """Carriers deliver a dying process's last lines up to this long after they report its end."""
@@ -85,6 +93,10 @@ class Engine:
         self._finished: list[LifeState] = []
         self._waiting_units: list[tuple[str, Event]] = []
         """Units that were started and whose process has not written yet, where the carrier does not tell its unit."""
+        self._unclaimed: list[Event] = []
+        """The kernel's words about threads that could not be told apart; the supervisor's words will."""
+        self._dumped: LifeState | None = None
+        """The life whose core was dumped last: stack frames that follow are its."""
         self._now: Now | None = None
         self._over = False
         self.events = 0
@@ -303,6 +315,8 @@ class Engine:
         command = fields.get("command")
         life = life_that_ended(self._lives.values(), event)
         if life is None:
+            if fields.get("tid") is not None:
+                self._unclaimed = [*self._unclaimed[-7:], event]
             return
         if command:
             if not is_server_command(str(command)):
@@ -337,9 +351,25 @@ class Engine:
             )
         known.tokenizer = known.tokenizer or bool(TOKENIZER.search(frames))
         known.oom = known.oom or fields.get("cause") == "oom"
+        for other in [one for one in self._unclaimed if near(event, one) and one.fields.get("signal") == signal]:
+            self._unclaimed.remove(other)
+            known.others.append(other)
+        if known.by == "coredump" or fields.get("by") == "coredump":
+            self._dumped = life
         life.server.saw_exit = True
         self._own_children(life)
         self._judge(life)
+
+    def _frame_line(self, event: Event) -> None:
+        """A frame of a dead process's stack that names the tokenizer."""
+        lives = [life for life in self._lives.values() if life.origin.pid == event.fields.get("pid")]
+        life = lives[-1] if lives and event.fields.get("pid") is not None else self._dumped
+        if life is None or life.exit is None:
+            return
+        if not life.exit.tokenizer:
+            life.exit.tokenizer = True
+            life.exit.others.append(event)
+            self._judge(life)
 
     @staticmethod
     def _own_children(life: LifeState) -> None:
@@ -549,6 +579,7 @@ _SPECIAL: dict[str, Callable[[Engine, Event], None]] = {
     "line.stamped": Engine._stamped_line,
     "line.head-end": Engine._stamped_line,
     "process.exit": Engine._process_exit,
+    "process.frame": Engine._frame_line,
     "unit.started": Engine._unit_line,
     "unit.stopping": Engine._unit_line,
     "unit.ended": Engine._unit_line,

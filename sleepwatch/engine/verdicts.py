@@ -94,34 +94,36 @@ def hung_requests(ledger: Ledger, *, waited_us: int | None, ended: str | None) -
     if sleep is None:
         return []
     verdicts = []
-    slept = sleep.slept_us()
     freed = 0
-    within_grace = slept is not None and slept < GRACE_US
     for pending in list(sleep.pendings):
-        if within_grace and not _given_up_asleep(sleep, pending):
-            freed += pending.launched is not None or pending.proven
-            continue
-        verdict = _hang(ledger, sleep, pending, waited_us=waited_us, ended=ended)
-        if verdict is not None:
-            verdicts.append(verdict)
+        graded = grade(ledger, sleep, pending, waited_us=waited_us, ended=ended)
+        if isinstance(graded, Grade):
+            verdicts.append(_hang(sleep, pending, graded, ended))
+        else:
+            freed += graded.freed
     sleep.freed = freed
-    twins = _twins(sleep, slept)
+    twins = _twins(sleep, sleep.slept_us())
     if twins is not None and not verdicts:
         verdicts.append(twins)
     return verdicts
 
 
-def _hang(
-    ledger: Ledger, sleep: Sleep, pending: Pending, *, waited_us: int | None, ended: str | None
-) -> Verdict | None:
-    graded = _grade(ledger, sleep, pending, waited_us=waited_us, ended=ended)
-    if graded is None:
-        return None
-    confidence, reasons = graded
-    if ended == "died" and not _known_before_death(ledger, sleep, pending):
-        return None  # one death, one incident: what was pending belongs to it
-    if _doubtful(sleep, pending):
-        confidence, reasons = POSSIBLE, [*reasons, "the lines could be a copy inside printed text"]
+class Grade(msgspec.Struct, frozen=True):
+    """How sure it is that a request hung, and by which proofs."""
+
+    confidence: str
+    reasons: list[str]
+
+
+class NoIncident(msgspec.Struct, frozen=True):
+    """Why a request that met a sleep is no incident."""
+
+    reason: str
+    freed: bool = False
+    """It lay in the queue, and was freed within the grace."""
+
+
+def _hang(sleep: Sleep, pending: Pending, graded: Grade, ended: str | None) -> Verdict:
     state, closed = _hang_state(sleep, pending, ended)
     proofs = [Proof("sleep", sleep.enter)] if sleep.enter else []
     for role, event in (
@@ -139,10 +141,10 @@ def _hang(
     return Verdict(
         kind="hung-request",
         subject=_sleep_subject(sleep, pending),
-        confidence=confidence,
+        confidence=graded.confidence,
         state=state,
         summary=f"A request{task} was queued while the server slept; {_HANG_ENDS[state]}.",
-        reason="; ".join(reasons),
+        reason="; ".join(graded.reasons),
         proofs=tuple(proofs),
         task=pending.task,
         opened=sleep.enter or pending.posted or pending.cancelled,
@@ -160,10 +162,27 @@ _HANG_ENDS = {
 }
 
 
+def grade(
+    ledger: Ledger, sleep: Sleep, pending: Pending, *, waited_us: int | None, ended: str | None
+) -> Grade | NoIncident:
+    """What one request that met the sleep amounts to; ``waited_us`` and ``ended`` as in :func:`hung_requests`."""
+    slept = sleep.slept_us()
+    if slept is not None and slept < GRACE_US and not _given_up_asleep(sleep, pending):
+        freed = pending.launched is not None or pending.proven
+        return NoIncident("the server slept less than two seconds, the grace, before it woke", freed)
+    graded = _grade(ledger, sleep, pending, waited_us=waited_us, ended=ended)
+    if isinstance(graded, NoIncident):
+        return graded
+    if ended == "died" and not _known_before_death(ledger, sleep, pending):
+        return NoIncident("the process died before it had waited longer than the grace: it belongs to the death")
+    if _doubtful(sleep, pending):
+        return Grade(POSSIBLE, [*graded.reasons, "the lines could be a copy inside printed text"])
+    return graded
+
+
 def _grade(
     ledger: Ledger, sleep: Sleep, pending: Pending, *, waited_us: int | None, ended: str | None
-) -> tuple[str, list[str]] | None:
-    """Confidence and reasons, or None where this is nothing."""
+) -> Grade | NoIncident:
     just_before = pending.before and _just_before(sleep, pending)
     reasons = []
     if pending.posted is not None:
@@ -175,33 +194,41 @@ def _grade(
     if pending.formatted is not None and not pending.before:
         reasons.append("H3: its chat format was printed during the sleep, which happens right before the post")
     if reasons:
-        return CONFIRMED, reasons
+        return Grade(CONFIRMED, reasons)
     if pending.extra is not None:
         if pending.arrival is None and pending.formatted is None:
-            return POSSIBLE, ["H4: one launch more than requests came after the wake, but none was seen waiting before"]
+            return Grade(
+                POSSIBLE, ["H4: one launch more than requests came after the wake, but none was seen waiting before"]
+            )
         if ledger.origin.port is not None and not ledger.saw_arrival and not ledger.saw_format:
-            return PROBABLE, ["H4: one launch more than the router passed on since the sleep"]
+            return Grade(PROBABLE, ["H4: one launch more than the router passed on since the sleep"])
         if just_before and ledger.counts_arrivals:
-            return CONFIRMED, ["H4: one launch more than requests came after the wake", "H5: it arrived just before"]
+            return Grade(
+                CONFIRMED, ["H4: one launch more than requests came after the wake", "H5: it arrived just before"]
+            )
         if just_before or ledger.counts_arrivals:
-            return PROBABLE, ["H4: one launch more than requests came after the wake"]
-        return POSSIBLE, [
-            "H4: one launch more than requests came after the wake, in a log where that also happens awake"
-        ]
+            return Grade(PROBABLE, ["H4: one launch more than requests came after the wake"])
+        return Grade(
+            POSSIBLE,
+            ["H4: one launch more than requests came after the wake, in a log where that also happens awake"],
+        )
     if sleep.stopping is not None or ended == "stopped":
-        return None  # a request in the queue would have been cancelled by the stop, and said so
+        return NoIncident("a stop would have cancelled a request in the queue, and said so")
     if sleep.exit is not None:
-        # Awake again: a request that had waited would have been launched, and counted.
-        return None
+        return NoIncident("after the wake a request that had waited would have been launched; no launch is left for it")
     if not pending.before:
-        return CONFIRMED, ["H3b: it arrived between the server's falling asleep and its waking"]
+        return Grade(CONFIRMED, ["H3b: it arrived between the server's falling asleep and its waking"])
     if not just_before:
-        return POSSIBLE, ["it arrived before the sleep and was not launched; refused requests look the same"]
+        return Grade(POSSIBLE, ["it arrived before the sleep and was not launched; refused requests look the same"])
     if ended is None and waited_us is not None and waited_us >= GRACE_US:
-        return PROBABLE, ["H5: it arrived just before the sleep, was not launched or refused, and the sleep goes on"]
+        return Grade(
+            PROBABLE, ["H5: it arrived just before the sleep, was not launched or refused, and the sleep goes on"]
+        )
     if ended is not None:
-        return POSSIBLE, ["H5: it arrived just before the sleep, and the log ends before it could be seen to wait"]
-    return None
+        return Grade(
+            POSSIBLE, ["H5: it arrived just before the sleep, and the log ends before it could be seen to wait"]
+        )
+    return NoIncident("it arrived just before the sleep; nothing shows yet that it waits, and the log goes on")
 
 
 def _given_up_asleep(sleep: Sleep, pending: Pending) -> bool:
