@@ -32,8 +32,14 @@ TENSOR_NAMES = ("attn_norm", "attn_q", "attn_k", "attn_v", "attn_output", "ffn_n
 WORDS = (
     "the of and to in is that for it as was with be by on not he this are or his from at which but have an had they "
     "you were their one all we can her has there been if more when will would who so no out up into than them time "
-    "only its server request sleeping state task cancel slot model token queue waiting stop processing error context"
+    "only its about some could these two may then do first any my now such like our over man me even most made after "
+    "also did many before must through years where much your way well down should because each just those people how "
+    "too little state good very make world still own see men work long get here between both life being under never "
+    "day same another know while last might us great old year off come since against go came right used take three "
+    'def return self.value = None; import for (int i = 0; i < n; ++i) { } if not else: \\n \\t \\"text\\": [1, 2, 3], '
+    "https://example.org/a/b?c=d 2026-03-14 12:30 $4,999.00 ~/projects/main.py request model server task token queue"
 )
+"""What prompts are made of: prose, some code, and a few of the words that the log itself uses."""
 
 
 class Log(NamedTuple):
