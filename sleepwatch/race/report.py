@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import statistics
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,7 +14,7 @@ import msgspec
 from sleepwatch import __version__
 from sleepwatch.race.server import Launch
 from sleepwatch.race.sweep import Sweep, kind
-from sleepwatch.race.trial import CRASHED, Trial
+from sleepwatch.race.trial import CRASHED, MET_SLEEP, REFUSED, Trial
 from sleepwatch.report.times import rfc3339
 
 SCHEMA_VERSION = 1
@@ -39,6 +41,8 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     median_latency_us: int
     statuses: tuple[int, ...]
     signals: tuple[int, ...]
+    errors: tuple[str, ...]
+    """What the client was told, numbers left out: without them the same error reads the same."""
 
     @property
     def result(self) -> str:
@@ -47,7 +51,8 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
         status = ", ".join(str(status) for status in self.statuses)
         match self.kind:
             case "answered-awake":
-                return f"answered before the timer fired ({status}, ~{seconds})"
+                late = "; the sleep was late" if self.last_us >= 0 else ""
+                return f"answered before the timer fired ({status}, ~{seconds}{late})"
             case "answered-woken":
                 return f"woke the server, answered ({status}, ~{seconds})"
             case "hung":
@@ -60,8 +65,8 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
             case "slow":
                 return f"slow: no answer in time, but the server was awake (~{seconds})"
             case _:
-                why = f"status {status}" if status else "connection closed"
-                return f"refused: {why}; the server lives"
+                why = "; ".join([f"status {status}"] * bool(status) + list(self.errors))
+                return f"refused, and the server lives: {why}"
 
     @property
     def when(self) -> str:
@@ -84,6 +89,7 @@ def rows(trials: tuple[Trial, ...]) -> list[Row]:
                     median_latency_us=round(statistics.median(trial.latency_us for trial in these)),
                     statuses=tuple(sorted({trial.status for trial in these if trial.status is not None})),
                     signals=tuple(sorted({trial.signal for trial in these if trial.signal is not None})),
+                    errors=tuple(sorted({re.sub(r"\d+", "…", trial.error) for trial in these if trial.error})),
                 )
             )
     return found
@@ -100,7 +106,7 @@ def table(sweep: Sweep) -> str:
     if not found:
         lines.append("nothing was sent")
     advice = "Repeat with --warm to see whether a 1-token completion in front helps."
-    affected = any(trial.bad for trial in sweep.trials)
+    affected = any(trial.lost for trial in sweep.trials)
     lines += ["", _finding(sweep), *([advice] if affected and not sweep.plan.warm else [])]
     return "\n".join(lines)
 
@@ -111,14 +117,19 @@ def _finding(sweep: Sweep) -> str:
     early = f"Ended early after {total} of {sweep.plan.trials} sends. " if sweep.interrupted is not None else ""
     if not total:
         return f"{early}Nothing was measured."
-    bad = [trial for trial in sweep.trials if trial.bad]
-    if bad:
-        crashed = sum(trial.outcome == CRASHED for trial in bad)
-        parts = [f"{len(bad) - crashed} hung"] if crashed < len(bad) else []
-        parts += [f"{crashed} crashed the server"] if crashed else []
-        return f"{early}This server has the race: of {total} sends, {' and '.join(parts)} ({_all(bad)} its sleep)."
+    lost = [trial for trial in sweep.trials if trial.lost]
+    if lost:
+        parts = _losses(lost, hung="hung", crashed="crashed the server", refused="were refused")
+        has = "has the race" if any(trial.outcome in MET_SLEEP for trial in lost) else "refuses requests near its sleep"
+        return f"{early}This server {has}: of {total} sends, {parts} ({_all(lost)} its sleep)."
     front = " with a 1-token completion in front" if sweep.plan.warm else ""
-    return f"{early}No send hung or crashed the server{front}: {total} sends, {_all(sweep.trials)} its sleep."
+    return f"{early}No send was lost{front}: {total} sends, {_all(sweep.trials)} its sleep."
+
+
+def _losses(lost: Sequence[Trial], **words: str) -> str:
+    """``3 hung, 2 crashed the server``."""
+    counts = Counter("hung" if trial.outcome.startswith("hung") else trial.outcome for trial in lost)
+    return ", ".join(f"{counts[kind]} {word}" for kind, word in words.items() if counts[kind])
 
 
 def _all(trials: Sequence[Trial]) -> str:
@@ -128,7 +139,7 @@ def _all(trials: Sequence[Trial]) -> str:
 def document(sweep: Sweep) -> dict[str, Any]:
     """The machine's form: settings, facts, rows and every trial."""
     plan, facts = sweep.plan, sweep.facts
-    bad = [trial.offset_us for trial in sweep.trials if trial.bad]
+    lost = [trial.offset_us for trial in sweep.trials if trial.lost]
     return {
         "schema_version": SCHEMA_VERSION,
         "sleepwatch": __version__,
@@ -150,7 +161,7 @@ def document(sweep: Sweep) -> dict[str, Any]:
         "prompt_counted": facts.prompt_counted,
         "warm": plan.warm,
         "patient": plan.patient,
-        "window_ms": [_ms(min(bad)), _ms(max(bad))] if bad else None,
+        "window_ms": [_ms(min(lost)), _ms(max(lost))] if lost else None,
         "rows": [
             {
                 "result": row.kind,
@@ -160,6 +171,7 @@ def document(sweep: Sweep) -> dict[str, Any]:
                 "median_latency_ms": _ms(row.median_latency_us),
                 "statuses": row.statuses,
                 "signals": row.signals,
+                "errors": row.errors,
             }
             for row in rows(sweep.trials)
         ],
@@ -226,13 +238,17 @@ Measured with `sleepwatch sweep`, sleepwatch {__version__}.
 
 
 def _title(sweep: Sweep) -> str:
-    outcomes = {trial.outcome for trial in sweep.trials if trial.bad}
-    losses = (["hangs until the next one"] if outcomes - {CRASHED} else []) + (
-        ["crashes the server"] if CRASHED in outcomes else []
-    )
-    if not losses:
+    lost = [trial for trial in sweep.trials if trial.lost]
+    if not lost:
         return "Requests around the server's sleep: none lost"
-    return f"A request sent just before the server falls asleep {' or '.join(losses)}"
+    what = []
+    if any(trial.outcome.startswith("hung") for trial in lost):
+        what.append("hangs until the next one")
+    if any(trial.outcome == CRASHED for trial in lost):
+        what.append("crashes the server")
+    if any(trial.outcome == REFUSED for trial in lost):
+        what.append("is refused")
+    return f"A request sent just before the server falls asleep {' or '.join(what)}"
 
 
 def _options(launch: Launch) -> str:

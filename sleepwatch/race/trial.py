@@ -17,6 +17,7 @@ import msgspec
 
 from sleepwatch import clock
 from sleepwatch.errors import SleepwatchError
+from sleepwatch.printable import printable
 from sleepwatch.race import client
 from sleepwatch.race.log import CANCELLED, ENTERING, EXITING, RELEASED, Line
 from sleepwatch.race.server import Server
@@ -31,12 +32,16 @@ CRASHED = "crashed"
 SLOW = "slow"
 REFUSED = "refused"
 
-BAD = frozenset({HUNG, HUNG_THEN_ANSWERED, CRASHED})
-"""What the race does to a request."""
+MET_SLEEP = frozenset({HUNG, HUNG_THEN_ANSWERED, CRASHED})
+"""Outcomes that only a request which met the sleep can have."""
+
+LOST = MET_SLEEP | {REFUSED}
+"""Outcomes a client did not ask for."""
 
 _CONNECT_AHEAD_NS = 60_000_000
 _SPIN_NS = 1_500_000
 _LOG_SECONDS = 1.0
+_WORDS = 160
 _CANCEL_SECONDS = 3.0
 """The server looks once a second whether a client has gone (HTTP_POLLING_SECONDS)."""
 
@@ -63,6 +68,7 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
     """To the answer or the connection's end; where there was none, how long it was waited for."""
     status: int | None = None
     error: str | None = None
+    """How the connection ended, or the server's own words where it refused."""
     signal: int | None = None
     """The signal the process died of; 0 where it exited by itself."""
     is_sleeping: bool | None = None
@@ -71,9 +77,9 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
     """The server's log clock on the line that says it falls asleep."""
 
     @property
-    def bad(self) -> bool:
-        """Whether the request was lost or stuck."""
-        return self.outcome in BAD
+    def lost(self) -> bool:
+        """Whether the request was lost, stuck or refused."""
+        return self.outcome in LOST
 
 
 class Placer:
@@ -131,16 +137,14 @@ class Placer:
                     f"a 1-token completion got no answer within {self._patience_seconds:.0f} s",
                     hint="nothing was placed near a sleep then: look at the server's log (--keep-logs)",
                 )
-            if reply.status == 200:
+            if reply.status is not None:
                 released = self.server.log.wait_for(RELEASED, since=since, seconds=_LOG_SECONDS)
                 if released is None:
-                    return reply.came_ns, len(self.server.log)
+                    raise SleepwatchError(
+                        f"a 1-token completion got status {reply.status}, and the log shows no slot for it",
+                        hint="the server must serve completions and log at verbosity 3; see its log (--keep-logs)",
+                    )
                 return self.server.log.written_ns(released), released.index + 1
-            if reply.status is not None:
-                raise SleepwatchError(
-                    f"a 1-token completion was answered with status {reply.status}",
-                    hint="the model must serve completions; see the server's log (--keep-logs)",
-                )
             self.server.ended(_LOG_SECONDS)
         raise SleepwatchError(
             "a 1-token completion got no answer three times in a row, away from any sleep",
@@ -165,13 +169,14 @@ class Placer:
             _wait_until(target_ns)
             sent_us, at = clock.wall_us(), len(self.server.log)
             first_ns = placed.send()
-            if self._warm:
+            reply = placed.wait(self.timeout_seconds)
+            if self._warm and reply is not None and self.served(reply, at):
+                placed.close()
+                placed = client.Request(self.server.port, "/completion", self._body)
+                at = len(self.server.log)
+                placed.send()
                 reply = placed.wait(self.timeout_seconds)
-                if reply is not None and reply.status is not None:
-                    placed.close()
-                    placed = client.Request(self.server.port, "/completion", self._body)
-                    placed.send()
-            verdict = self._judge(placed, since, at)
+            verdict = self._judge(placed, reply, since, at)
         finally:
             placed.close()
         if verdict.outcome == HUNG:
@@ -188,7 +193,7 @@ class Placer:
             life=life,
             offset_us=(first_ns - slept_ns) // 1000,
             measured=entering is not None,
-            slept=entering is not None or verdict.outcome in BAD,
+            slept=entering is not None or verdict.outcome in MET_SLEEP,
             after_task_us=(first_ns - ended_ns) // 1000,
             sent_us=sent_us,
             outcome=verdict.outcome,
@@ -200,9 +205,23 @@ class Placer:
             slept_clock_us=entering.clock_us if entering is not None else None,
         )
 
-    def _judge(self, request: client.Request, since: int, at: int) -> _Verdict:
-        """What the client of ``request`` meets; the log's length before the awaited sleep, and when it was sent."""
-        reply = request.wait(self.timeout_seconds)
+    def served(self, reply: client.Reply, at: int) -> bool:
+        """Whether this is the answer of a slot to a request that was sent when the log was ``at`` long.
+
+        A 400 for a prompt longer than the context is (tools/server/server-context.cpp, update_slots). A handler can
+        refuse by itself too: a prompt tokenized with a vocabulary that was just freed has tokens that do not exist.
+        """
+        if reply.status is None or reply.status == 503:
+            return False
+        if reply.status == 200 or b"exceed_context_size_error" in reply.body:
+            return True
+        return self.server.log.wait_for(RELEASED, since=at, seconds=_LOG_SECONDS) is not None
+
+    def _judge(self, request: client.Request, reply: client.Reply | None, since: int, at: int) -> _Verdict:
+        """What the client of ``request`` meets, whose ``reply`` came in time or is None.
+
+        ``since`` and ``at`` are the log's length before the awaited sleep, and when the request was sent.
+        """
         if reply is not None:
             return self._judge_reply(reply, at)
         sleeping = client.is_sleeping(self.server.port)
@@ -231,16 +250,16 @@ class Placer:
             return _Verdict(
                 outcome=CRASHED, latency_us=reply.latency_us, error=reply.error, signal=max(0, -code), log_index=at
             )
-        # 503 is the HTTP layer's own "not now"; every other status came from a handler. A 400 for a prompt longer than
-        # the context was given in a slot (tools/server/server-context.cpp, update_slots), so it counts as served.
-        outcome = REFUSED if reply.status == 503 else ANSWERED
-        return _Verdict(outcome=outcome, latency_us=reply.latency_us, status=reply.status, log_index=at)
+        outcome, error = (ANSWERED, None) if self.served(reply, at) else (REFUSED, _words_of(reply.body))
+        return _Verdict(outcome=outcome, latency_us=reply.latency_us, status=reply.status, error=error, log_index=at)
 
     def _entering(self, since: int, verdict: _Verdict) -> Line | None:
         """The line of the sleep this send was placed against; None where the request was served before it."""
         log = self.server.log
-        if verdict.outcome in BAD:
+        if verdict.outcome in MET_SLEEP:
             return log.find(ENTERING, since)
+        if verdict.outcome == REFUSED:  # no slot marks its end; the next sleep is far
+            return log.wait_for(ENTERING, since=since, seconds=0.05)
         released = log.wait_for(RELEASED, since=verdict.log_index, seconds=_LOG_SECONDS)
         entering = log.find(ENTERING, since)
         if entering is not None and (released is None or entering.index < released.index):
@@ -255,8 +274,25 @@ class _Verdict(msgspec.Struct, frozen=True, kw_only=True):
     """The log's length when the request was sent."""
     status: int | None = None
     error: str | None = None
+    """How the connection ended, or the server's own words where it refused."""
     signal: int | None = None
     is_sleeping: bool | None = None
+
+
+class _Error(msgspec.Struct):
+    message: str = ""
+
+
+class _Refusal(msgspec.Struct):
+    error: _Error
+
+
+def _words_of(body: bytes) -> str | None:
+    """The message of an error answer, cut to what a table can hold."""
+    try:
+        return printable(msgspec.json.decode(body, type=_Refusal).error.message[:_WORDS]) or None
+    except msgspec.MsgspecError:
+        return None
 
 
 def _since_us(request: client.Request) -> int:

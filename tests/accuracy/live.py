@@ -47,6 +47,10 @@ WAYS = (
 """Behind a shell the log itself says how a process died; at -lv 5 it says what was posted."""
 
 
+EARLIEST_US = -60_000
+"""Most sends from here to the sleep meet it; the others are served, and nothing may be found for them."""
+
+
 class Shown:
     """Progress on standard error, one character a race."""
 
@@ -66,7 +70,15 @@ def race(way: Way, races: int, directory: Path, kept: Path) -> None:
         context=way.shape.context,
         verbosity=way.verbosity,
     )
-    plan = Plan(launch=launch, prompt_tokens=way.tokens, trials=races, patient=way.patient, keep=kept)
+    plan = Plan(
+        launch=launch,
+        prompt_tokens=way.tokens,
+        trials=races,
+        lo_us=EARLIEST_US,
+        hi_us=0,
+        patient=way.patient,
+        keep=kept,
+    )
     run(plan, Shown(), server_class=way.server_class)
 
 

@@ -81,7 +81,7 @@ def test_the_table_is_the_articles() -> None:
         "(signal 11, SIGSEGV)\n"
         "2.0 ms before .. 29.0 ms after      2  woke the server, answered (400, ~1.30 s)\n"
         "\n"
-        "This server has the race: of 9 sends, 3 hung and 2 crashed the server (46.0 .. 3.0 ms before its sleep).\n"
+        "This server has the race: of 9 sends, 3 hung, 2 crashed the server (46.0 .. 3.0 ms before its sleep).\n"
         "Repeat with --warm to see whether a 1-token completion in front helps."
     )
 
@@ -93,13 +93,15 @@ def test_every_outcome_has_its_row_and_words() -> None:
             trial(-20, "slow", latency_us=9_000_000),
             trial(-10, "refused", status=503),
             trial(-5, "crashed", signal=0),
+            trial(-0.3, "refused", status=400, error="range_check: 1074232696 >= 2000"),
+            trial(-0.2, "refused", status=400, error="range_check: 7 >= 2000"),
         )
     )
     assert [(row.count, row.result) for row in found] == [
         (1, "hung, then answered (200) when a second request woke the server (~4.20 s)"),
         (1, "crashed: connection closed with no response; server gone (exited by itself)"),
         (1, "slow: no answer in time, but the server was awake (~9.00 s)"),
-        (1, "refused: status 503; the server lives"),
+        (3, "refused, and the server lives: status 400, 503; range_check: … >= …"),
     ]
 
 
@@ -108,7 +110,7 @@ def test_every_outcome_has_its_row_and_words() -> None:
     [
         (
             sweep(*AWAKE, *WOKEN, warm=True),
-            "the server with a 1-token completion in front: 4 sends, 60.0 ms before .. 29.0 ms after its sleep.",
+            "No send was lost with a 1-token completion in front: 4 sends, 60.0 ms before .. 29.0 ms after its sleep.",
         ),
         (
             sweep(*AWAKE, CRASHED[0], interrupted=2),

@@ -131,7 +131,7 @@ def test_with_a_short_one_in_front_none_is_lost(engine_directory: Path) -> None:
     options = ("--trials", 4, "--warm", "--lo", "-60ms")
     done = sweep(arguments(engine_directory, engine.TINY, engine.CRASH_PROMPT_TOKENS, *options))
     assert done.returncode == 0, done.stderr
-    assert "No send hung or crashed the server with a 1-token completion in front: 4 sends" in done.stdout
+    assert "No send was lost with a 1-token completion in front: 4 sends" in done.stdout
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])

@@ -16,6 +16,8 @@ from sleepwatch.race.trial import Placer, Trial
 
 SLEEP_SECONDS = 0.06
 LONG = "a long prompt"
+GARBAGE = "vector::_M_range_check: __n (which is 1074232696) >= this->size() (which is 2000)"
+"""What a real server answered to a request whose prompt was tokenized while the sleep freed the vocabulary."""
 
 
 class MadeServer:
@@ -44,7 +46,8 @@ class MadeServer:
                 made.requests.append(prompt)
                 status = made.serve(prompt)
                 if status:
-                    self._answer(status, b"{}")
+                    error = {"error": {"code": 400, "message": GARBAGE, "type": "invalid_request_error"}}
+                    self._answer(status, json.dumps(error if made.fault == "garbage" else {}).encode())
                 self.close_connection = True
 
             def _answer(self, status: int, body: bytes) -> None:
@@ -114,6 +117,8 @@ class MadeServer:
                 return 0
             case "busy":
                 return 503
+            case "garbage":
+                return 400
             case "close":
                 return 0
             case "slow":
@@ -155,7 +160,7 @@ def test_served_before_the_sleep(server: MadeServer) -> None:
     assert (trial.outcome, trial.status, trial.slept, trial.measured) == ("answered", 400, False, False)
     assert trial.offset_us == pytest.approx(-30_000, abs=15_000)
     assert trial.after_task_us == pytest.approx(30_000, abs=30_000)
-    assert not trial.bad
+    assert not trial.lost
 
 
 def test_woken(server: MadeServer) -> None:
@@ -170,7 +175,7 @@ def test_hung(server: MadeServer) -> None:
     trial = place(server, -30_000)
     assert (trial.outcome, trial.status, trial.is_sleeping, trial.measured) == ("hung", None, True, True)
     assert trial.latency_us >= 250_000
-    assert trial.bad
+    assert trial.lost
     assert server.log.since(0)[-1].body.endswith(b"cancel task, id_task = 7"), "it has waited until the server noticed"
 
 
@@ -178,7 +183,7 @@ def test_hung(server: MadeServer) -> None:
 def test_hung_then_answered(server: MadeServer) -> None:
     trial = place(server, -30_000, patient=True)
     assert (trial.outcome, trial.status, trial.is_sleeping) == ("hung-then-answered", 400, True)
-    assert trial.bad
+    assert trial.lost
 
 
 @pytest.mark.parametrize("fault", ["crash"])
@@ -196,14 +201,21 @@ def test_refused_by_a_server_that_lives(server: MadeServer, fault: str) -> None:
     trial = place(server, -30_000)
     assert trial.outcome == "refused"
     assert (trial.status, trial.error) == ((503, None) if fault == "busy" else (None, "RemoteDisconnected"))
-    assert not trial.bad
+    assert trial.lost
+
+
+@pytest.mark.parametrize("fault", ["garbage"])
+def test_refused_because_the_vocabulary_was_gone(server: MadeServer) -> None:
+    trial = place(server, -30_000)
+    assert (trial.outcome, trial.status, trial.error) == ("refused", 400, GARBAGE)
+    assert trial.lost
 
 
 @pytest.mark.parametrize("fault", ["slow"])
 def test_slow_is_no_answer_in_time_from_a_server_that_does_not_sleep(server: MadeServer) -> None:
     trial = place(server, -30_000)
     assert (trial.outcome, trial.status, trial.is_sleeping) == ("slow", 200, None)
-    assert not trial.bad
+    assert not trial.lost
 
 
 def test_warm_sends_a_short_one_in_front(server: MadeServer) -> None:
@@ -224,5 +236,5 @@ def test_a_server_that_answers_nothing_ends_the_measurement(server: MadeServer) 
 def test_a_server_that_refuses_completions_ends_the_measurement(server: MadeServer) -> None:
     made = placer(server)
     server.serve = lambda prompt: 501  # type: ignore[method-assign]
-    with pytest.raises(SleepwatchError, match="answered with status 501"):
+    with pytest.raises(SleepwatchError, match="got status 501, and the log shows no slot for it"):
         made.place(0, -30_000)

@@ -163,7 +163,10 @@ if options.version:
 
 params = xllamacpp.CommonParams()
 params.model.path = options.model
-params.hostnames = [options.host]
+if hasattr(params, "hostnames"):
+    params.hostnames = [options.host]
+else:  # wheels before September 2026
+    params.hostname = options.host
 params.port = options.port
 params.n_ctx = options.ctx_size
 params.n_parallel = options.parallel
