@@ -123,7 +123,7 @@ class Ledger:
         "abort", "arrivals", "arrivals_late", "build", "busy", "counts_arrivals", "era", "failed_reload", "first",
         "idle_us", "last", "last_active_us", "listening", "load_failed", "mark", "origin", "phase", "port", "proxied",
         "queued", "released", "reload_us", "requests", "saw_arrival", "saw_format", "saw_launch", "saw_posted",
-        "served", "sleep", "sleep_mode", "sleeps", "stopping", "verbosity", "woken",
+        "served", "sleep", "sleep_mode", "sleeps", "stopping", "url", "verbosity", "woken",
     )  # fmt: skip
 
     def __init__(self, origin: Origin, first: Event) -> None:
@@ -168,6 +168,8 @@ class Ledger:
         self.era: str | None = None
         self.verbosity: int | None = None
         self.port: str | None = None
+        self.url: str | None = None
+        """Where it listens, as it says itself: ``http://127.0.0.1:8080``."""
 
     # -- one line of the life -------------------------------------------------------------------------------------
 
@@ -196,7 +198,7 @@ class Ledger:
 
     def _listening(self, event: Event) -> bool:
         self.listening = True
-        url = str(event.fields.get("url", ""))
+        url = self.url = str(event.fields.get("url", ""))
         port = re.search(r":(\d+)/?$", url)
         self.port = port.group(1) if port else self.port
         return self._load_done(event)

@@ -327,11 +327,20 @@ def death(
 
 def is_planned(ledger: Ledger, exit_: Exit) -> bool:
     """Somebody wanted it: a clean shutdown was begun, or the record says so."""
-    if exit_.planned or exit_.status == 0:
-        return True
+    return why_planned(ledger, exit_) is not None
+
+
+def why_planned(ledger: Ledger, exit_: Exit) -> str | None:
+    """What says that somebody wanted this end; None where nothing does."""
+    if exit_.status == 0:
+        return "it ended with status 0"
+    if exit_.planned:
+        return "it was stopped on purpose"
     if ledger.stopping is not None and exit_.signal not in (SIGSEGV, SIGABRT):
-        return True
-    return exit_.signal in (2, 15) or exit_.status in (130, 143)
+        return "a stop had been asked for"
+    if exit_.signal in (2, 15) or exit_.status in (130, 143):
+        return "it ended by the signal that asks a process to end"
+    return None
 
 
 def signal_of(ledger: Ledger, exit_: Exit) -> int | None:
