@@ -163,7 +163,8 @@ class Life(msgspec.Struct, frozen=True, kw_only=True):
     """One run of one server process, as far as the source shows it."""
 
     life: str
-    """The life key: hash of the first eight unwrapped stamped lines, or of boot, pid and start, or of source and ordinal."""
+    """The life key: hash of its first eight unwrapped stamped lines; else of boot, pid and start; else of source and
+    ordinal."""
     server: str
     source: str
     pid: int | None

@@ -142,7 +142,7 @@ class Scan:
                 bytes=reader.bytes,
                 first_us=first,
                 last_us=last,
-                time_from=reader.envelope.time_from,
+                time_from=reader.time_from,
             )
         )
 
@@ -156,6 +156,7 @@ class Scan:
             failed=tuple(self._failed),
             events=self._events,
             lines_seen=self._lines,
+            whole=self.options.since_us is None and self.options.until_us is None,
         )
 
     def _in_time(self, incident: Incident) -> bool:

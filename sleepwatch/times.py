@@ -7,7 +7,6 @@ Wall times are microseconds since the Unix epoch, UTC.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
 from datetime import UTC, date, datetime, time, timedelta, timezone, tzinfo
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -426,23 +425,3 @@ class Calendar:
         if self._local.reference_us is None:
             return None
         return _local(self._local.reference_us, self._local.zone).date() + timedelta(days=1)
-
-
-class SetBack(msgspec.Struct, frozen=True):
-    """A place where the wall clock of a source was set back."""
-
-    index: int
-    """Which of the times it is that stands before its predecessor, counted from 0."""
-    from_us: int
-    to_us: int
-
-
-def set_backs(walls: Iterable[int | None], *, tolerance_us: int = 2 * SECOND_US) -> Iterator[SetBack]:
-    """Where a row of wall times falls back by more than ``tolerance_us``. Times are reported, never corrected."""
-    last: int | None = None
-    for index, wall in enumerate(walls):
-        if wall is None:
-            continue
-        if last is not None and wall < last - tolerance_us:
-            yield SetBack(index, last, wall)
-        last = wall

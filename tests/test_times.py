@@ -10,7 +10,6 @@ from sleepwatch.errors import SleepwatchError
 from sleepwatch.times import (
     Calendar,
     LocalTimes,
-    SetBack,
     iso,
     month_number,
     offset_us,
@@ -18,7 +17,6 @@ from sleepwatch.times import (
     parse_zone,
     rfc3339_us,
     seconds_of_day,
-    set_backs,
 )
 
 BERLIN = parse_zone("Europe/Berlin")
@@ -226,8 +224,3 @@ def test_zone_abbreviations() -> None:
         wall = calendar.zoned_us(b"2026-07-01", b"12:00:00", zone)
         assert wall is not None
         assert iso(wall)[11:13] == hour
-
-
-def test_clocks_set_back_are_found_and_not_corrected() -> None:
-    times = [10_000_000, None, 20_000_000, 19_000_000, 5_000_000, 6_000_000]
-    assert list(set_backs(times)) == [SetBack(4, 19_000_000, 5_000_000)]

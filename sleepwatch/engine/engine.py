@@ -8,7 +8,7 @@ whose answers come back as events). ``scan`` and ``run`` differ only in who call
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import NamedTuple
 
 import msgspec
@@ -22,16 +22,19 @@ from sleepwatch.engine.ends import (
     near,
     order_units,
 )
-from sleepwatch.engine.ledger import Phase
+from sleepwatch.engine.ledger import Pending, Phase
 from sleepwatch.engine.lives import LifeState, Now, Row, Server, describe, digest, own_clock, server_name
+from sleepwatch.engine.remedy import filled
 from sleepwatch.engine.streams import HEAD_LINES
 from sleepwatch.engine.verdicts import (
     LOOP_DEATHS,
     Exit,
+    NoIncident,
     Proof,
     Verdict,
     crash_loop,
     death,
+    grade,
     hung_requests,
     is_planned,
     stalled_requests,
@@ -141,6 +144,20 @@ class Engine:
             if server.row is not None:
                 self._judge(server.row.first)
         return self._output()
+
+    @property
+    def lives(self) -> Collection[LifeState]:
+        """The lives that have not ended."""
+        return self._lives.values()
+
+    def dismissed(self, life: LifeState) -> list[tuple[Pending, NoIncident]]:
+        """The requests that met this life's last sleep and are no incident, as things stand, each with the reason."""
+        sleep = life.ledger.sleep
+        if sleep is None:
+            return []
+        waited, ended = self._waited_us(life), self._how_ended(life)
+        graded = [(p, grade(life.ledger, sleep, p, waited_us=waited, ended=ended)) for p in sleep.pendings]
+        return [(pending, outcome) for pending, outcome in graded if isinstance(outcome, NoIncident)]
 
     def state(self) -> dict[str, object]:
         """What a restart needs to go on from here: for :func:`sleepwatch.engine.state.dump`."""
@@ -550,7 +567,7 @@ class Engine:
             server=life.server.name,
             life=life.key,
             summary=verdict.summary,
-            remedy=words.remedy,
+            remedy=filled(words.remedy, life),
             reason=verdict.reason,
             evidence=tuple(_evidence(p) for p in verdict.proofs),
             task=verdict.task,

@@ -19,7 +19,7 @@ from sleepwatch.engine.lives import LifeState, Now, Row, Server
 from sleepwatch.engine.streams import Stream
 from sleepwatch.engine.verdicts import Exit
 from sleepwatch.errors import SleepwatchError
-from sleepwatch.model import Event, Evidence, Incident, Origin
+from sleepwatch.model import Event, Evidence, Incident, Origin, Record
 
 FORMAT = 1
 """Grows whenever the classes change in a way that older bytes cannot be read as."""
@@ -27,7 +27,8 @@ FORMAT = 1
 _CLASSES: dict[str, type[Any]] = {
     cls.__name__: cls
     for cls in (
-        Event, Evidence, Exit, Incident, Ledger, LifeState, Now, Origin, Pending, Row, Server, Sleep, Stream,
+        Event, Evidence, Exit, Incident, Ledger, LifeState, Now, Origin, Pending, Record, Row, Server,
+        Sleep, Stream,
     )
 }  # fmt: skip
 _ENUMS: dict[str, type[Enum]] = {"Phase": Phase}

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from sleepwatch.prefix import split
 from sleepwatch.reader.gate import Gate
 from sleepwatch.reader.recogniser import Recogniser
@@ -39,6 +42,22 @@ class BareLog:
         self._buffer = buffer[keep:]
         self._base += keep
         self._done = limit - keep
+
+    def settle(self, *, partial: bool) -> None:
+        """Nothing more came for a while: read what is there; ``partial``: an unfinished last line, too."""
+        buffer = self._buffer
+        limit = len(buffer) if partial else buffer.rfind(b"\n") + 1
+        if limit > self._done:
+            self._read(buffer, self._done, limit)
+            self._done = limit
+
+    def state(self) -> dict[str, object]:
+        """What a restart needs to go on from here."""
+        return {"buffer": self._buffer, "base": self._base, "done": self._done}
+
+    def resume(self, state: Mapping[str, Any]) -> None:
+        """Go on from a state that :meth:`state` gave."""
+        self._buffer, self._base, self._done = state["buffer"], state["base"], state["done"]
 
     def _read(self, buffer: bytes, done: int, limit: int) -> None:
         """Read the lines that begin in ``buffer[done:limit]``."""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from sleepwatch.envelopes import TURN_LIMIT, Envelope, by_name, detect, reversed_order, turned
 from sleepwatch.reader.bare import BareLog
 from sleepwatch.reader.gate import Gate
@@ -53,6 +56,16 @@ class Reader:
         """Wall times of the open file's first and last record, where its carrier gives them."""
         return (self._log.first_wall_us, self._log.last_wall_us) if isinstance(self._log, FramedLog) else (None, None)
 
+    @property
+    def time_from(self) -> str | None:
+        """Where the open file's wall times come from, in words, and what is wrong with them."""
+        words = self.envelope.time_from if self.envelope is not None else None
+        backs = self._log.set_backs if isinstance(self._log, FramedLog) else 0
+        if words is None or not backs:
+            return words
+        times = "once" if backs == 1 else f"{backs} times"
+        return f"{words}; they go back {times}: the clock was set, or the parts are out of order"
+
     def open(self, source: str, *, local: LocalTimes | None = None, missing: str | None = None) -> None:
         """The next file. ``missing`` says why lines are missing between the last one and this."""
         self._recogniser.source = source
@@ -87,6 +100,42 @@ class Reader:
             assert isinstance(self._log, FramedLog)
             self._log.add(turned(self._turning, self.envelope))
             self._log.read(final=True)
+
+    def settle(self, *, partial: bool = False) -> None:
+        """Live: nothing more came for a while, so read what is there without its later neighbours.
+
+        ``partial``: a last line without an end counts as written, too.
+        """
+        if self._log is None and self._turning is None and self._head.count(b"\n") >= _KEY_LINES:
+            self._begin(final=False)
+        if self._log is not None and self._turning is None:
+            self._log.settle(partial=partial)
+
+    def state(self) -> dict[str, object]:
+        """What a restart needs to go on from here: for :func:`sleepwatch.engine.state.dump`."""
+        return {
+            "recogniser": self._recogniser.state(),
+            "bytes": self.bytes,
+            "head": self._head,
+            "envelope": None if self._log is None or self.envelope is None else self.envelope.name.rpartition("+")[2],
+            "log": None if self._log is None else self._log.state(),
+        }
+
+    def resume(self, state: Mapping[str, Any], *, local: LocalTimes | None = None) -> None:
+        """Go on from a state that :meth:`state` gave: the same file is open, read as far."""
+        self._recogniser.resume(state["recogniser"])
+        self.bytes, self._head, self._local = state["bytes"], state["head"], local
+        if state["envelope"] is not None:
+            self.envelope = by_name(state["envelope"], local=local)
+            if self.envelope.name == "bare":
+                self._log = BareLog(self._recogniser, self._gate)
+            else:
+                self._log = FramedLog(self._recogniser, self._gate, self.envelope)
+            self._log.resume(state["log"])
+
+    def gap(self, cause: str) -> None:
+        """Lines are missing here."""
+        self._recogniser.gap(cause)
 
     def finish(self) -> None:
         """The log has ended: no further file will come."""

@@ -7,7 +7,8 @@ begins, and shows each life's first stamped lines, which its identity is made of
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 from sleepwatch.engine.streams import CLOCK_NOISE_US, Stream
 from sleepwatch.model import Event, Origin, Record
@@ -190,6 +191,9 @@ class Recogniser:
             for name, field in _ABOUT:
                 if name not in match.fields and field in record.fields:
                     match.fields[name] = record.fields[field]
+            pid = record.fields.get("COREDUMP_PID", "")
+            if pid.isdigit():
+                match.fields.setdefault("pid", int(pid))
         return match.fields
 
     def _objection(self, stream: Stream, event: Event, around: Around) -> str | None:
@@ -270,6 +274,16 @@ class Recogniser:
                     Event(type="gap", origin=stream.origin, offset=0, text=b"", fields=fields, source=self.source)
                 )
                 return
+
+    def state(self) -> dict[str, object]:
+        """What a restart needs to go on from here."""
+        return {"source": self.source, "head": self.head_key, "streams": self.streams, "wanting": self.wanting}
+
+    def resume(self, state: Mapping[str, Any]) -> None:
+        """Go on from a state that :meth:`state` gave."""
+        self.source, self.head_key = state["source"], state["head"]
+        self.streams.update(state["streams"])
+        self.wanting.update(state["wanting"])
 
     def finish(self) -> None:
         """No more lines will come."""

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from sleepwatch.envelopes import Envelope
 from sleepwatch.model import Record
 from sleepwatch.prefix import split
 from sleepwatch.reader.gate import Gate
 from sleepwatch.reader.recogniser import Recogniser
 from sleepwatch.reader.window import REACH, RECORDS, RecordsAround, writer_of
+
+LINE_LIMIT = 16 << 20
+"""Bytes without a line end after which waiting for one stops."""
+SET_BACK_US = 2_000_000
+"""Records of several writers can stand this much out of order without a clock having been set."""
 
 
 class FramedLog:
@@ -26,11 +34,15 @@ class FramedLog:
         self._done = 0
         self.first_wall_us: int | None = None
         self.last_wall_us: int | None = None
+        self.set_backs = 0
+        """How often its wall times went back: the clock was set, or the source was put together wrongly."""
 
     def feed(self, data: bytes, *, final: bool) -> None:
         """The next bytes; ``final`` with the last of them."""
         data = self._rest + data
         cut = len(data) if final else data.rfind(b"\n") + 1
+        if not cut and len(data) > LINE_LIMIT:
+            cut = len(data)  # no carrier writes such lines: whatever this is, it must not fill the memory
         self._rest = data[cut:]
         if cut:
             self.add(self._envelope.feed(data[:cut], self._offset))
@@ -38,6 +50,34 @@ class FramedLog:
         if final:
             self.add(self._envelope.finish())
         self.read(final=final)
+
+    def settle(self, *, partial: bool) -> None:
+        """Nothing more came for a while: read what is there; ``partial``: what the carrier holds back, too."""
+        if partial:
+            if self._rest:
+                self.add(self._envelope.feed(self._rest, self._offset))
+                self._offset += len(self._rest)
+                self._rest = b""
+            self.add(self._envelope.finish())
+        self.read(final=True)
+
+    def state(self) -> dict[str, object]:
+        """What a restart needs to go on from here. What the envelope holds back is released first."""
+        self.add(self._envelope.finish())
+        return {
+            "rest": self._rest,
+            "offset": self._offset,
+            "records": self._records,
+            "hits": self._hits,
+            "done": self._done,
+            "walls": (self.first_wall_us, self.last_wall_us),
+        }
+
+    def resume(self, state: Mapping[str, Any]) -> None:
+        """Go on from a state that :meth:`state` gave."""
+        self._rest, self._offset = state["rest"], state["offset"]
+        self._records, self._hits, self._done = state["records"], state["hits"], state["done"]
+        self.first_wall_us, self.last_wall_us = state["walls"]
 
     def add(self, records: list[Record]) -> None:
         """Further records of the source; the gate looks through all their texts in one go."""
@@ -74,6 +114,8 @@ class FramedLog:
         if record.wall_us is not None:
             if self.first_wall_us is None:
                 self.first_wall_us = record.wall_us
+            if self.last_wall_us is not None and self.last_wall_us - record.wall_us > SET_BACK_US:
+                self.set_backs += 1
             self.last_wall_us = record.wall_us
         if record.message_id is not None and recogniser.structured(record, writer_of(record)):
             return
