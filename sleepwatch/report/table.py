@@ -49,10 +49,11 @@ def table(
     """The whole report, line by line, without line feeds."""
     style = style or Style()
     incidents = shown(result, possible=possible)
-    told: dict[str, str] = {}  # what to do -> the incident under which it stands in full
+    told: dict[str, str] = {}
     for incident in incidents:
-        yield from block(incident, raw=raw, style=style, remedy_at=told.setdefault(incident.remedy, incident.id))
+        yield from block(incident, raw=raw, style=style, told=told.get(incident.kind))
         yield ""
+        told.setdefault(incident.kind, incident.remedy)
     unseen = blindness(result)
     if unseen:
         yield style.paint("Not to be seen in what was read", _BOLD)
@@ -63,11 +64,12 @@ def table(
 
 
 def block(
-    incident: Incident, *, raw: RawTexts | None = None, style: Style | None = None, remedy_at: str | None = None
+    incident: Incident, *, raw: RawTexts | None = None, style: Style | None = None, told: str | None = None
 ) -> Iterator[str]:
     """One incident: its headline, when, what was seen, why it counts as this, and what to do.
 
-    ``remedy_at`` is the id of the incident under which the same advice has been printed already.
+    ``told`` is what to do about another incident of its kind, where that stands above it: then only the commands that
+    differ are printed again, because another server has other names in them.
     """
     style = style or Style()
     severity = style.paint(incident.severity.upper(), _COLOURS.get(incident.severity, _BOLD))
@@ -85,10 +87,13 @@ def block(
         yield from _evidence(label, evidence, raw, style)
         label = ""
     yield from field("why", incident.reason, style)
-    if remedy_at is None or remedy_at == incident.id:
+    if told is None:
         yield from _remedy(incident.remedy, style)
     else:
-        yield from field("to do", f"as for {remedy_at}", style)
+        known = set(told.split("\n"))
+        others = [line for line in incident.remedy.split("\n") if line.startswith(" ") and line not in known]
+        above = f"as above ({incident.kind}){', with' if others else ''}"
+        yield from _remedy("\n".join([above, *others]), style)
     yield f"{'  id':<{_LABEL}}{style.paint(printable(incident.id), _DIM)}"
 
 

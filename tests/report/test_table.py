@@ -118,7 +118,18 @@ def test_the_same_advice_is_printed_once() -> None:
     second = msgspec.structs.replace(HANG, id="second", evidence=(msgspec.structs.replace(SLEEP, offset=9000),))
     text = _text(msgspec.structs.replace(RESULT, incidents=(HANG, second)))
     assert text.count(HANG.remedy) == 1
-    assert f"  to do   as for {HANG.id}\n  id      second" in text
+    assert "  to do   as above (hung-request)\n  id      second" in text
+
+
+def test_another_servers_commands_are_printed_again_and_its_prose_is_not() -> None:
+    first, second = (
+        msgspec.structs.replace(HANG, id=f"id{n}", remedy=f"Wake it:\n  wake --port {n}\n  look\nand wait.")
+        for n in (1, 2)
+    )
+    lines = list(table(msgspec.structs.replace(RESULT, incidents=(first, second))))
+    at = lines.index("  id      id2")
+    assert lines[at - 2 : at] == ["  to do   as above (hung-request), with", " " * 10 + "  wake --port 2"]
+    assert sum("and wait." in line for line in lines) == 1
 
 
 class _Terminal(io.StringIO):
