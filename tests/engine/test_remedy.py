@@ -32,10 +32,9 @@ def _life(url: str | None = None, *, exit_pid: int | None = None, **known: objec
         (_life(), TEXT),
         (
             _life("http://127.0.0.1:8080", unit="llama.service", pid=70),
-            "systemctl status llama.service; docker logs CONTAINER; coredumpctl info 70; "
-            "curl http://127.0.0.1:8080/props; nc 127.0.0.1:8080",
+            TEXT.replace("UNIT", "llama.service").replace("PID", "70").replace("HOST:PORT", "127.0.0.1:8080"),
         ),
-        (_life("https://[::]:8443/"), TEXT.replace("http://HOST:PORT", "https://[::1]:8443").replace("HOST:PORT", "[::1]:8443")),
+        (_life("https://[::]:8443/"), TEXT.replace("http:", "https:").replace("HOST:PORT", "[::1]:8443")),
         (_life("http://0.0.0.0:80"), TEXT.replace("HOST:PORT", "127.0.0.1:80")),
         (_life("http://0.0.0.0:80", container="llama-1"), TEXT.replace("CONTAINER", "llama-1")),
         (_life("unix:///run/llama.sock"), TEXT),
