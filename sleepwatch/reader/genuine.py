@@ -9,7 +9,7 @@ never counts", says what follows from each.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from itertools import islice
 
 from sleepwatch.engine.streams import CLOCK_NOISE_US, STARTUP, Stream, fell
@@ -32,6 +32,8 @@ _LOG_SHAPED = re.compile(
     rb"|build: |system info: |build_info: |system_info: |no implementations specified"
     rb"|\S+: line \d+: |\[\d+\] |Segmentation fault|Aborted|Killed|exit \d+"  # shells
 )
+
+_TAGGED = re.compile(rb"(?:srv|slot|que|res) {1,12}[\w~]+(?:\(\))?: ")
 
 
 class Around:
@@ -76,18 +78,17 @@ def objection(stream: Stream, event: Event, around: Around) -> str | None:
         return None
     following = near if near is not None else next(iter(around.clocks_after()), None)
     if last is None:
-        fits = following is None or following >= clock - CLOCK_NOISE_US or fell(clock, following)
+        fits = following is None or following >= clock - REORDER_US or fell(clock, following)
         return None if fits else BEHIND_EARLIER
-    start = event.type in STARTUP
-    if clock >= last - CLOCK_NOISE_US:
-        if following is not None and following < clock - CLOCK_NOISE_US:
-            # The next line is earlier: a restart, or this line ran ahead of the server's clock.
-            return None if following < last - CLOCK_NOISE_US and fell(clock, following) else BEHIND_EARLIER
+    if clock >= last - REORDER_US:
+        if following is not None and last - REORDER_US <= following < clock - REORDER_US:
+            return BEHIND_EARLIER
         if clock > last + CLOCK_NOISE_US and _runs_ahead(around, last, clock):
             return JUMPS_AHEAD
         return None
     # It is earlier than the line before it: a restart, a stepped clock, or a copy from another time.
-    if following is not None and last - CLOCK_NOISE_US <= following <= last + RETURN_US and not start:
+    start = event.type in STARTUP
+    if following is not None and last - REORDER_US <= following <= last + RETURN_US and not start:
         return FALLS_BACK
     if not _returns(around, last, clock):
         return None
@@ -107,30 +108,43 @@ def _runs_ahead(around: Around, last: int, clock: int) -> bool:
 
 
 def _returns(around: Around, last: int, clock: int) -> bool:
-    """After a fall: does the clock soon jump back to right behind where it had been?"""
+    """After a fall: is the clock soon back where it had been?
+
+    Behind a fall of more than a second only a jump to right behind that place tells: a new process's clock comes there
+    too, step by step.
+    """
     at = clock
     for now in islice(around.clocks_after(), _LOOK):
-        if now > at + CLOCK_NOISE_US:
+        if last - clock <= CLOCK_NOISE_US:
+            if now >= last - REORDER_US:
+                return True
+        elif now > at + CLOCK_NOISE_US:
             return last - REORDER_US <= now <= last + RETURN_US
         at = now
     return False
 
 
 def _inside_text(around: Around, last: int) -> bool:
-    """A start marker among copied lines: is the stretch it opens printed text on both sides?
+    """A start marker among old clocks: does the stretch they make up stand in printed text?
 
-    Servers that crash again and again at the same uptime look much like it, so both sides must say so: before it a
-    debug record or loose text, behind it loose text or the debug records it was printed among.
+    Servers that crash again and again at the same uptime look much like it, so both sides must say so: text or a
+    debug record before the stretch, text or the debug records it was printed among behind it, and text on one side.
     """
-    previous = next(iter(around.before()), None)
-    if previous is None or not (previous.level == "D" or _loose(previous)):
+    before = behind = False
+    opener = None
+    for head in islice(around.before(), _LOOK):
+        if head.clock_us is None:
+            before = before or _loose(head)
+        elif head.clock_us >= last - REORDER_US:
+            opener = head
+            break
+    if opener is None or not (before or opener.level == "D"):
         return False
-    loose = False
     for head in islice(around.after(), _LOOK):
         if head.clock_us is None:
-            loose = loose or _loose(head)
-        elif last - CLOCK_NOISE_US <= head.clock_us <= last + RETURN_US:
-            return loose or head.level == "D"
+            behind = behind or _loose(head)
+        elif last - REORDER_US <= head.clock_us <= last + RETURN_US:
+            return behind or (before and head.level == "D")
     return False
 
 
@@ -138,13 +152,22 @@ def _loose(head: Head) -> bool:
     return head.clock_us is None and not _LOG_SHAPED.match(head.body)
 
 
-def is_doubtful(around: Around) -> bool:
-    """In an unstamped stream: does the line stand beside text that no log line looks like?"""
-    return any(_loose(head) for head in _neighbours(around))
+def is_doubtful(around: Around, *, deep: bool) -> bool:
+    """In an unstamped stream: does the line stand beside, or ``deep`` inside, text that no log line looks like?
+
+    Pasted logs are longer than a line, so a line that much depends on is looked at more closely: with text somewhere
+    before it and somewhere behind it, it is doubtful too. By themselves servers print such text when they start only.
+    """
+    if any(_loose(head) for side in (around.before(), around.after()) for head in islice(side, 1)):
+        return True
+    return deep and all(any(_loose(head) for head in islice(side, _LOOK)) for side in (around.before(), around.after()))
 
 
-def _neighbours(around: Around) -> Iterator[Head]:
-    for side in (around.before(), around.after()):
-        head = next(iter(side), None)
-        if head is not None:
-            yield head
+def keeps_prefix(around: Around, *, stamped: bool) -> bool:
+    """A start whose prefix is not its stream's: do the lines behind it keep the new one, as a process's lines do?"""
+    for head in islice(around.after(), _LOOK):
+        if not stamped and head.clock_us is not None:
+            return False
+        if stamped and head.clock_us is None and _TAGGED.match(head.body):
+            return False
+    return True

@@ -13,7 +13,7 @@ from typing import Any
 from sleepwatch.engine.streams import CLOCK_NOISE_US, Stream
 from sleepwatch.model import Event, Origin, Record
 from sleepwatch.prefix import Head, split
-from sleepwatch.reader.genuine import Around, is_doubtful, objection
+from sleepwatch.reader.genuine import Around, is_doubtful, keeps_prefix, objection
 from sleepwatch.reader.trace import Look, Trace
 from sleepwatch.reader.window import Writer
 from sleepwatch.rules import Match, Pattern, RuleSet
@@ -27,6 +27,10 @@ Sink = Callable[[Event], object]
 _TORN_PREFIX = re.compile(rb"\d+(?:\.\d{0,3}){0,3} ?(?=[^\d.\s])")
 _RAW = frozenset({"process.abort", "process.exit", "load.failed"})
 """Events whose lines go past the logger, straight to stderr: no stamp in any era."""
+_RAW_WORDS = frozenset({"stopping-at-once"})
+"""Patterns of lines that do so although others of the same event are logged."""
+_DECISIVE = frozenset({"sleep.enter", "sleep.entered", "sleep.exit", "sleep.exited", "request.cancelled"})
+"""Events that decide much and come seldom."""
 _OF_OTHERS = frozenset({"process.exit", "process.frame", "unit.started", "unit.stopping", "unit.ended", "gap"})
 """Events about a server in lines that others wrote: they begin no life."""
 _ABOUT = (("unit", "UNIT"), ("unit", "USER_UNIT"), ("unit", "COREDUMP_UNIT"), ("invocation", "INVOCATION_ID"))
@@ -199,16 +203,18 @@ class Recogniser:
     def _objection(self, stream: Stream, event: Event, around: Around) -> str | None:
         """Why this line is no record of its stream's own; None where it is. Marks what only could be one doubtful."""
         if event.clock_us is None:
-            if event.type in _RAW:
+            if event.type in _RAW or event.pattern in _RAW_WORDS:
                 return None
             if stream.stamped:
-                # Another prefix than the stream's own: only a start may change it, if the lines behind it agree.
-                others = (head.clock_us is not None for head, _ in zip(around.after(), range(8), strict=False))
-                return NO_STAMP if event.type != "process.start" or any(others) else None
-            event.doubtful = not event.type.startswith(("process.", "load.", "router.")) and is_doubtful(around)
+                begins = event.type == "process.start" and keeps_prefix(around, stamped=False)
+                return None if begins else NO_STAMP
+            if not event.type.startswith(("process.", "load.", "router.")):
+                event.doubtful = is_doubtful(around, deep=event.type in _DECISIVE)
             return None
-        if stream.stamped is False and event.type not in ("process.start", "process.verbosity"):
-            return A_STAMP
+        if stream.stamped is False:
+            begins = event.type in ("process.start", "process.verbosity") and keeps_prefix(around, stamped=True)
+            if not begins:
+                return A_STAMP
         return objection(stream, event, around)
 
     # -- streams --------------------------------------------------------------------------------------------------

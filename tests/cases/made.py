@@ -84,6 +84,7 @@ _MACROS: dict[str, tuple[tuple[float, str], ...]] = {
     "serve": ((0, "launch {0}"), (0.05, "release {0}")),
 }  # fmt: skip
 _DEFAULTS = {"lv": "3", "port": "8080"}
+_LATER = 0.000037
 _LINE = re.compile(r"(?P<ports>(?:\[[ \d]+\] )*)(?:(?P<time>\d+(?:\.\d+)?) +)?(?:\| ?(?P<raw>.*)|(?P<words>[a-z].*))")
 
 
@@ -94,7 +95,12 @@ def stamp(seconds: float) -> str:
 
 
 def timed(script: str, era: Era = "C") -> Iterator[tuple[float | None, str]]:
-    """The script's log lines, each with its moment."""
+    """The script's log lines, each with its moment.
+
+    No two processes write their first lines at the same microseconds: each one's clock is a little later than the
+    last one's.
+    """
+    later = -_LATER
     for written in script.strip("\n").splitlines():
         written = written.strip()
         if not written or written.startswith("#"):
@@ -102,6 +108,10 @@ def timed(script: str, era: Era = "C") -> Iterator[tuple[float | None, str]]:
         match = _LINE.fullmatch(written)
         assert match is not None, f"not a script's line: {written!r}"
         time = float(match["time"]) if match["time"] else None
+        if time is not None and match["words"] and match["words"].split()[0] in ("start", "init"):
+            later += _LATER
+        if time is not None:
+            time += max(later, 0)
         if match["raw"] is not None:
             prefix = f"{stamp(time)} D " if time is not None and era != "A" else ""
             yield time, f"{match['ports']}{prefix}{match['raw']}"
@@ -152,23 +162,31 @@ def coloured(plain: bytes) -> bytes:
 
 
 def journal(
-    script: str, *, era: Era = "C", unit: str = "llama-server", pid: int = 700, started: int = 0, host: str = "host"
+    script: str,
+    *,
+    era: Era = "C",
+    unit: str | None = "llama-server",
+    pid: int = 700,
+    started: float = 0,
+    ident: str = "llama-server",
 ) -> list[tuple[float, str]]:
-    """A script's lines as ``journalctl -o short-iso-precise`` shows them, with their wall moments (seconds).
+    """A process's lines as ``journalctl -o short-iso-precise`` shows them, with their wall moments (seconds).
 
-    ``started`` is the process's start in wall seconds; lines written ``@ text`` are not the server's but stand at the
-    script's time (in wall seconds) with the writer they name: ``12.5 @systemd[1]: text``.
+    It begins with systemd's word that ``unit`` was started (not where that is None), at ``started``. A line
+    ``12.5 @systemd[1]: text`` is another writer's, at its wall second.
     """
     lines: list[tuple[float, str]] = []
+    if unit is not None:
+        lines.append((started, f"{_iso(started)} host systemd[1]: Started {unit}.service - llama.cpp server."))
     for written in script.strip("\n").splitlines():
         other = re.fullmatch(r"\s*(\d+(?:\.\d+)?) +@(.*)", written)
         if other:
             moment = float(other[1])
-            lines.append((moment, f"{_iso(moment)} {host} {other[2]}"))
+            lines.append((moment, f"{_iso(moment)} host {other[2]}"))
             continue
         for time, line in timed(written, era):
-            moment = started + (time if time is not None else lines[-1][0] - started if lines else 0.0)
-            lines.append((moment, f"{_iso(moment)} {host} {unit}[{pid}]: {line}"))
+            moment = started + time if time is not None else lines[-1][0]
+            lines.append((moment, f"{_iso(moment)} host {ident}[{pid}]: {line}"))
     return lines
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.cases import hangs
+from tests.cases import deaths, hangs, routers, streams, texts
 from tests.cases.case import Case, judge, shown
 
-CASES: list[Case] = [*hangs.CASES]
+CASES: list[Case] = [*hangs.CASES, *deaths.CASES, *routers.CASES, *streams.CASES, *texts.CASES]
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
