@@ -8,6 +8,8 @@ from typing import Any
 
 import msgspec
 
+from sleepwatch.template import Steps
+
 
 class Match(msgspec.Struct):
     """A line that a pattern recognised."""
@@ -64,6 +66,8 @@ class Pattern(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     line: int
     captures: tuple[tuple[str, int, Callable[[bytes], Any]], ...]
     record_converters: dict[str, Callable[[bytes], Any]]
+    steps: Steps = ()
+    """The expression part by part, each with what is expected there: to tell where a line stops fitting."""
 
     @property
     def literal(self) -> bytes:

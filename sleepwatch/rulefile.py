@@ -6,11 +6,11 @@ import difflib
 import re
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from sleepwatch.errors import RuleError
 from sleepwatch.pattern import Pattern, Sample
-from sleepwatch.template import END, LITERAL_BYTES, TYPES, compile_template, converter
+from sleepwatch.template import END, LITERAL_BYTES, TYPES, Steps, compile_template, converter
 
 ERAS = ("A", "B", "C")
 """llama-server's logging eras; what each changed stands in rules/llama-server.toml."""
@@ -86,6 +86,15 @@ def read_patterns(name: str, text: str, data: dict[str, Any]) -> Iterator[Patter
         yield _Entry(name, text, line, program, entry).pattern()
 
 
+class _LineForm(NamedTuple):
+    """The shape of a pattern's lines."""
+
+    expression: re.Pattern[bytes] | None
+    types: dict[str, str]
+    literals: tuple[bytes, ...]
+    steps: Steps
+
+
 class _Entry:
     """One [[pattern]] while it is being read. Every refusal names file, line, pattern and key."""
 
@@ -110,7 +119,7 @@ class _Entry:
         if not all(re.fullmatch(r"[a-z]{0,5}", tag) for tag in tags):
             raise self._wrong("tag", "is no tag", 'write tag = "srv", or tag = "" for a message without one')
         choices = self._choices()
-        expression, types, literals = self._line_form(tags, choices)
+        expression, types, literals, steps = self._line_form(tags, choices)
         message_id, record_fields = self._record_form()
         if expression is None and message_id is None:
             raise self._wrong("format", "is missing", 'write format = "entering sleeping state"')
@@ -155,23 +164,23 @@ class _Entry:
             line=self.line,
             captures=captures,
             record_converters={f: converter(kind, choices.get(f)) for f, (_, kind) in record_fields.items()},
+            steps=steps,
         )
 
     # -- the line's shape
 
-    def _line_form(
-        self, tags: tuple[str, ...], choices: dict[str, dict[str, Any]]
-    ) -> tuple[re.Pattern[bytes] | None, dict[str, str], tuple[bytes, ...]]:
+    def _line_form(self, tags: tuple[str, ...], choices: dict[str, dict[str, Any]]) -> _LineForm:
         text, raw = self._string("format"), self._string("regex")
         if text is not None and raw is not None:
             raise self._wrong("regex", "stands beside format", "keep one of the two")
         if text is None and raw is None:
-            return None, {}, ()
+            return _LineForm(None, {}, (), ())
         if "tag" not in self.table:
             raise self._wrong("tag", "is missing", 'write tag = "srv", or tag = "" for a message without one')
         head = self._tag_expression(tags)
+        steps: Steps = ((f"{' or '.join(filter(None, tags))} and the name of a function", head),) if head else ()
         if raw is not None:
-            return self._raw(head, raw)
+            return self._raw(head, raw, steps)
         if "types" in self.table:
             raise self._wrong("types", "belongs to regex", "give the types in the format: {id:int}")
         assert text is not None
@@ -195,9 +204,10 @@ class _Entry:
                 f"has no text of {LITERAL_BYTES} bytes by which its lines could be found",
                 "put more of the printed text into the format",
             )
-        return re.compile(head + template.expression, re.DOTALL), template.types, literals
+        expression = re.compile(head + template.expression, re.DOTALL)
+        return _LineForm(expression, template.types, literals, steps + template.steps)
 
-    def _raw(self, head: bytes, raw: str) -> tuple[re.Pattern[bytes], dict[str, str], tuple[bytes, ...]]:
+    def _raw(self, head: bytes, raw: str, steps: Steps) -> _LineForm:
         if self._string("why") is None:
             raise self._wrong("why", "is missing", "say why a format cannot express this regex")
         literal = (self._string("literal") or "").encode()
@@ -219,7 +229,8 @@ class _Entry:
                 )
             if kind not in ("text", "word", "span"):
                 self._number_group(raw, field, kind)
-        return expression, {field: given.get(field, "text") for field in expression.groupindex}, (literal,)
+        types = {field: given.get(field, "text") for field in expression.groupindex}
+        return _LineForm(expression, types, (literal,), steps)
 
     def _number_group(self, raw: str, field: str, kind: str) -> None:
         """A group that becomes a number may hold nothing else, so that reading it can never fail."""

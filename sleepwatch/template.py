@@ -65,6 +65,9 @@ _TOKEN = re.compile(r"\{\{|\}\}|\{[^{}]*\}|\[\[|\]\]|[{}]|[^{}\[\]]+|[\[\]]")
 _FIELD = re.compile(r"\{([a-z_][a-z0-9_]*):([a-z]+)\}")
 _BLANKS = re.compile(r"([ \t]+)")
 
+Steps = tuple[tuple[str, bytes], ...]
+"""Parts of an expression, each behind what it stands for."""
+
 Kind = Literal["literal", "field", "function", "anything", "open", "close"]
 
 
@@ -85,6 +88,8 @@ class Template(msgspec.Struct, frozen=True, kw_only=True):
     """Every matching message contains one of these; empty where the template has no text long enough."""
     pieces: tuple[bytes, ...]
     """All text that every matching message contains, split where blanks may vary."""
+    steps: Steps
+    """The expression part by part, in order, each with what the template has there."""
 
 
 def compile_template(text: str, choices: Mapping[str, Mapping[str, Any]]) -> Template:
@@ -107,7 +112,7 @@ def compile_template(text: str, choices: Mapping[str, Mapping[str, Any]]) -> Tem
             case "function":
                 expression.append(FUNCTION)
             case "anything":
-                pass
+                expression.append(b"")
             case "literal":
                 body, found = _literal(part.text, at > 0, at + 1 < len(parts))
                 expression.append(body)
@@ -126,14 +131,31 @@ def compile_template(text: str, choices: Mapping[str, Mapping[str, Any]]) -> Tem
                     expression.append(b"(?P<" + part.text.encode() + b">" + body + b")")
                 if part.type == "choice" and not optional:
                     choosable.append(_telling(choices[part.text]))
+    steps = _steps(parts, expression)
     if parts[-1].kind != "anything" and parts[-1].type != "text":
         expression.append(END)
+        steps.append(("the end of the line", END))
     return Template(
         expression=b"".join(expression),
         types=types,
         literals=_literals(pieces, choosable),
         pieces=tuple(pieces),
+        steps=tuple(steps),
     )
+
+
+def _steps(parts: list[_Part], expression: list[bytes]) -> list[tuple[str, bytes]]:
+    """Part by part; what may be missing is one step."""
+    steps: list[tuple[str, bytes]] = []
+    optional = False
+    for part, body in zip(parts, expression, strict=True):
+        words = f"{{{part.text}:{part.type}}}" if part.kind == "field" else part.text
+        if optional:
+            words, body = steps[-1][0] + words, steps[-1][1] + body
+            steps.pop()
+        optional = part.kind == "open" or (optional and part.kind != "close")
+        steps.append((words, body))
+    return steps
 
 
 def converter(type_name: str, choice: Mapping[str, Any] | None = None) -> Callable[[bytes], Any]:
