@@ -27,7 +27,7 @@ SERVER = """\
 """
 LINES = SERVER.splitlines()
 SEGFAULT = "{}[444]: segfault at 18 ip 00007f6647aa0aed sp 00007f663eff9910 error 4 in libllama.so[ca0aed,7f66+eac]"
-TRAP = "traps: llama-server[5141] general protection fault ip:7f27ca00d50f sp:7ffc8086 error:0 in libc.so.6[2650f,7f27+1]"
+TRAP = "traps: llama-server[5141] general protection fault ip:7f27ca00d50f sp:7ffc80 error:0 in libc.so.6[2650f,7f+1]"
 OLLAMA = 'time=2026-07-21T11:33:0{}.751+08:00 level=INFO source=sched.go:651 msg="Load failed" error="{}"\n'
 SWAP = '[INFO] Request 10.0.0.1 "POST /v1/chat/completions HTTP/1.1" 200 41 "agent" 293.7ms\n'
 ASSERT = "/src/ggml.c:12: GGML_ASSERT(x) failed\n"
