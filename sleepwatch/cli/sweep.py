@@ -144,7 +144,11 @@ def sweep(
     from sleepwatch.race.sweep import Plan, run
 
     if lo is not None and lo >= hi:
-        raise click.BadParameter("--lo must be earlier than --hi")
+        raise click.UsageError("--lo must be earlier than --hi")
+    if as_json and str(bug_report) == "-":
+        raise click.UsageError("--json and --bug-report - both want standard output")
+    if bug_report is not None and not bug_report.parent.is_dir():
+        raise SleepwatchError(f"{printable(str(bug_report))} cannot be written: its directory does not exist")
     if not model.is_file():
         raise SleepwatchError(f"the model {printable(str(model))} was not found", hint="--model takes a GGUF file")
     plan = Plan(
@@ -187,6 +191,9 @@ def sweep(
         click.echo(report.bug_report(measured), nl=False)
     else:
         click.echo(report.table(measured))
+    if measured.problem is not None:
+        message, hint = measured.problem
+        raise SleepwatchError(message, hint=hint)
     if measured.interrupted is not None:
         ctx.exit(128 + measured.interrupted)
 

@@ -114,7 +114,7 @@ def table(sweep: Sweep) -> str:
 def _finding(sweep: Sweep) -> str:
     """What the table means, in one or two sentences."""
     total = len(sweep.trials)
-    early = f"Ended early after {total} of {sweep.plan.trials} sends. " if sweep.interrupted is not None else ""
+    early = f"Ended early after {total} of {sweep.plan.trials} sends. " if sweep.ended_early else ""
     if not total:
         return f"{early}Nothing was measured."
     lost = [trial for trial in sweep.trials if trial.lost]
@@ -144,7 +144,8 @@ def document(sweep: Sweep) -> dict[str, Any]:
         "schema_version": SCHEMA_VERSION,
         "sleepwatch": __version__,
         "started": rfc3339(sweep.started_us),
-        "interrupted": sweep.interrupted is not None,
+        "ended_early": sweep.ended_early,
+        "problem": sweep.problem[0] if sweep.problem is not None else None,
         "server": {
             "build": facts.build,
             "model": facts.model,
@@ -154,6 +155,7 @@ def document(sweep: Sweep) -> dict[str, Any]:
             "awake_ms": _ms(facts.awake_us),
             "awake_status": facts.awake_status,
             "wake_ms": _ms(facts.wake_us),
+            "timeout_ms": _ms(facts.timeout_us),
             "processes": sweep.lives,
         },
         "machine": sweep.machine,
@@ -202,7 +204,7 @@ def bug_report(sweep: Sweep) -> str:
     table_rows = "\n".join(f"| {row.when} | {row.count} | {row.result} |" for row in rows(sweep.trials))
     front = "- In front of each send, at the offset, a 1-token completion was served.\n" if plan.warm else ""
     second = "- A request without an answer was then freed by a second, short one.\n" if plan.patient else ""
-    limit = _span(round(plan.timeout_seconds * 1_000_000))
+    limit = _span(facts.timeout_us)
     return f"""\
 ## {_title(sweep)}
 

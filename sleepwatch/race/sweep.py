@@ -6,6 +6,7 @@ import contextlib
 import os
 import platform
 import re
+import signal
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -62,6 +63,8 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     awake_status: int
     wake_us: int
     """How long a 1-token completion takes that wakes it."""
+    timeout_us: int
+    """How long an answer is waited for before ``/props`` is asked."""
 
 
 class Sweep(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,6 +78,13 @@ class Sweep(msgspec.Struct, frozen=True, kw_only=True):
     lives: int
     interrupted: int | None = None
     """The signal that ended it early."""
+    problem: tuple[str, str | None] | None = None
+    """What ended it early, after something was measured: the sentence and its hint."""
+
+    @property
+    def ended_early(self) -> bool:
+        """Whether fewer sends were made than planned."""
+        return self.interrupted is not None or self.problem is not None
 
 
 class Progress(Protocol):
@@ -88,7 +98,9 @@ class Progress(Protocol):
 
 
 def run(plan: Plan, progress: Progress, *, server_class: Callable[..., Server] = Server) -> Sweep:
-    """Carry out ``plan``. A KeyboardInterrupt after the first send ends it with what was measured so far.
+    """Carry out ``plan``.
+
+    A KeyboardInterrupt once the sends have begun, and an error after the first of them, end it with what was measured.
 
     Raises:
         SleepwatchError: the server cannot be started, never sleeps, or cannot be measured.
@@ -103,10 +115,11 @@ def run(plan: Plan, progress: Progress, *, server_class: Callable[..., Server] =
         text, tokens, counted = _make_prompt(server, plan.prompt_tokens)
         placer = Placer(server, text, warm=plan.warm, patient=plan.patient, patience_seconds=_PATIENCE_SECONDS)
         facts = _measure(plan, server, placer, text, tokens, counted)
-        placer.timeout_seconds = max(plan.timeout_seconds, 3 * facts.wake_us / 1e6)
+        placer.timeout_seconds = facts.timeout_us / 1e6
         search = _search(plan, facts)
         trials: list[Trial] = []
         interrupted: int | None = None
+        problem: tuple[str, str | None] | None = None
         try:
             while (aim_us := search.next()) is not None:
                 trial = placer.place(len(trials), aim_us)
@@ -116,7 +129,11 @@ def run(plan: Plan, progress: Progress, *, server_class: Callable[..., Server] =
                     keeper.trial(trial, server.keep_problem)
                 progress.trial(trial, len(trials))
         except KeyboardInterrupt as stop:
-            interrupted = int(stop.args[0]) if stop.args else 2
+            interrupted = int(stop.args[0]) if stop.args else signal.SIGINT
+        except SleepwatchError as error:
+            if not trials:
+                raise
+            problem = (error.message, error.hint)
         server.stop()
         sweep = Sweep(
             plan=plan,
@@ -126,6 +143,7 @@ def run(plan: Plan, progress: Progress, *, server_class: Callable[..., Server] =
             trials=tuple(trials),
             lives=len(server.lives),
             interrupted=interrupted,
+            problem=problem,
         )
         if keeper is not None:
             keeper.finish(server, build=facts.build, patient=plan.patient, note=_note(sweep))
@@ -142,7 +160,7 @@ def kind(trial: Trial) -> str:
 def _note(sweep: Sweep) -> str:
     how = "a 1-token completion in front of each send" if sweep.plan.warm else "one send against each sleep"
     after = "a second request frees each hung one" if sweep.plan.patient else "clients give up, the server sleeps on"
-    end = "; ended early" if sweep.interrupted is not None else ""
+    end = "; ended early" if sweep.ended_early else ""
     return f"{len(sweep.trials)} sends of {sweep.facts.prompt_tokens} tokens: {how}; {after}{end}"
 
 
@@ -179,6 +197,7 @@ def _measure(plan: Plan, server: Server, placer: Placer, text: str, tokens: int,
         awake_us=awake.latency_us,
         awake_status=awake.status or 0,
         wake_us=wake.latency_us,
+        timeout_us=max(round(plan.timeout_seconds * 1e6), 3 * wake.latency_us),
     )
 
 

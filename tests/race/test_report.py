@@ -57,6 +57,7 @@ def sweep(*trials: Trial, **changes: object) -> Sweep:
             awake_us=45_000,
             awake_status=400,
             wake_us=1_300_000,
+            timeout_us=3_900_000,
         ),
         machine={"cores": 6, "system": "Linux", "release": "6.1", "architecture": "x86_64"},
         started_us=1_796_023_800_000_000,

@@ -12,9 +12,11 @@ import pytest
 
 from sleepwatch.errors import SleepwatchError
 from sleepwatch.race.log import Log
+from sleepwatch.race.server import LifeRecord
 from sleepwatch.race.trial import Placer, Trial
 
 SLEEP_SECONDS = 0.06
+SHORT = "hi"
 LONG = "a long prompt"
 GARBAGE = "vector::_M_range_check: __n (which is 1074232696) >= this->size() (which is 2000)"
 """What a real server answered to a request whose prompt was tokenized while the sleep freed the vocabulary."""
@@ -28,6 +30,10 @@ class MadeServer:
         self.log.begin_life()
         self.fault = fault
         self.sleeping = False
+        self.tokenizes = True
+        self.lives: list[LifeRecord] = []
+        self.keep_problem = None
+        self.reports_deaths = False
         self.revived = 0
         self.requests: list[str] = []
         self._dead: int | None = None
@@ -42,7 +48,11 @@ class MadeServer:
                 self._answer(200, json.dumps({"is_sleeping": said}).encode())
 
             def do_POST(self) -> None:
-                prompt = json.loads(self.rfile.read(int(self.headers["Content-Length"])))["prompt"]
+                said = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                if self.path == "/tokenize":
+                    self._answer(200 if made.tokenizes else 404, json.dumps({"tokens": [1] * 1000}).encode())
+                    return
+                prompt = said["prompt"]
                 made.requests.append(prompt)
                 status = made.serve(prompt)
                 if status:
@@ -61,14 +71,22 @@ class MadeServer:
 
         self._http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.port = self._http.server_address[1]
-        threading.Thread(target=self._http.serve_forever, args=(0.01,)).start()
+        self._http_thread = threading.Thread(target=self._http.serve_forever, args=(0.01,))
+        self._http_thread.start()
 
-    def close(self) -> None:
+    def __enter__(self) -> MadeServer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def stop(self) -> None:
         self._wake.set()
         if self._timer is not None:
             self._timer.cancel()
         self._http.shutdown()
         self._http.server_close()
+        self._http_thread.join()
 
     def ended(self, seconds: float) -> int | None:
         return self._dead
@@ -82,13 +100,13 @@ class MadeServer:
 
     def serve(self, prompt: str) -> int:
         """The status of the answer; 0 closes the connection without one."""
-        if prompt == LONG and not self.sleeping and self.fault:
+        if prompt != SHORT and not self.sleeping and self.fault:
             return self._fail()
         if self.sleeping:
             self._say("I que    start_loop: exiting sleeping state")
             self.sleeping = False
             self._wake.set()
-        return self._task(400 if prompt == LONG else 200)
+        return self._task(200 if prompt == SHORT else 400)
 
     def _task(self, status: int) -> int:
         self._say("I slot      release: id  0 | task 1 | stop processing: n_tokens = 1, truncated = 0")
@@ -142,7 +160,7 @@ def fault() -> str:
 def server(fault: str) -> Iterator[MadeServer]:
     made = MadeServer(fault)
     yield made
-    made.close()
+    made.stop()
 
 
 def placer(server: MadeServer, **options: bool) -> Placer:
