@@ -116,8 +116,10 @@ def _returns(around: Around, last: int, clock: int) -> bool:
     at = clock
     for now in islice(around.clocks_after(), _LOOK):
         if last - clock <= CLOCK_NOISE_US:
+            # A copy of the last lines, or another server's lines between; a clock set back a little passes the place
+            # where it had been in the course of things, and mostly by far.
             if now >= last - REORDER_US:
-                return True
+                return now <= last + RETURN_US
         elif now > at + CLOCK_NOISE_US:
             return last - REORDER_US <= now <= last + RETURN_US
         at = now
