@@ -121,8 +121,13 @@ class Engine:
                 self._writes_on(life, event)
             if event.type == "sleep.enter" or event.type == "sleep.entered":
                 self._falls_asleep(life, event)
-            elif life.ledger.apply(event):
-                self._judge(life)
+            else:
+                if event.type.startswith("sleep.exit") and life.ledger.phase is Phase.AWAKE:
+                    self._settle(life)  # its falling asleep is not in the log: this is another sleep
+                if life.ledger.apply(event):
+                    self._judge(life)
+            if life.server.row is not None and (life.ledger.served or life.ledger.listening):
+                self._ends_row(life.server)
         return self._output()
 
     def tick(self, now: Now) -> Output:
@@ -506,8 +511,12 @@ class Engine:
                 dead = self._in_a_row(life, dead)
             if dead is not None:
                 verdicts.append(dead)
-        elif self._live:
-            overdue = wake_overdue(ledger, None, ended=False, waited_us=self._waited_us(life))
+        else:
+            overdue = None
+            if self._live:
+                overdue = wake_overdue(ledger, None, ended=False, waited_us=self._waited_us(life))
+            elif self._over and ledger.stopping is not None:
+                overdue = wake_overdue(ledger, ledger.stopping, ended=True)
             if overdue is not None:
                 verdicts.append(overdue)
         if life.exit is not None or self._over:
@@ -547,13 +556,25 @@ class Engine:
         if row.count < LOOP_DEATHS:
             return dead
         if life is row.first:
-            state = "restarted" if server.row is not row else "down" if self._over else "open"
+            state = "restarted" if server.row is not row or (self._over and self._is_up(server)) else "open"
+            if state == "open" and self._over:
+                state = "down"
             return crash_loop(dead, row.count, signals_known=not row.unknown, state=state)
         if grown:
             for member in row.members:
                 if member is not life and (member is row.first or row.count == LOOP_DEATHS):
                     self._judge(member)
         return None
+
+    def _ends_row(self, server: Server) -> None:
+        """A life came to serve: the deaths before it are a row of their own."""
+        row, server.row = server.row, None
+        if row is not None:
+            self._judge(row.first)
+
+    @staticmethod
+    def _is_up(server: Server) -> bool:
+        return server.last is not None and server.last.exit is None
 
     def _incident(self, life: LifeState, verdict: Verdict) -> Incident:
         words = self._words[verdict.kind]

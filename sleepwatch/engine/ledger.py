@@ -18,6 +18,8 @@ BEFORE_SLEEP_US = 2_000_000
 """An arrival at most this long before ``sleep.enter`` may still have been tokenizing when the server slept."""
 TOGETHER_US = 20_000
 """Two launches this close were in the queue at the same time."""
+STOP_US = 5_000_000
+"""A server that was asked to stop launches nothing any more after this time."""
 _MANY = 256
 _IDLE_OPTION = re.compile(r"--sleep-idle-seconds[ =](-?\d+)")
 
@@ -239,12 +241,21 @@ class Ledger:
             self.sleep.stopping = event
         return True
 
+    def _goes_on(self, event: Event) -> None:
+        """A server that still launches requests, or falls asleep, did not stop: the words were a copy in some text."""
+        if self.stopping is None or self.stopping.origin is not event.origin:
+            return  # a supervisor's word: its stop can take minutes
+        since = elapsed_us(self.stopping, event)
+        if event.type != "request.launched" or (since is not None and since > STOP_US):
+            self.stopping = None
+
     # -- sleep and wake -------------------------------------------------------------------------------------------
 
     def _sleep_enter(self, event: Event) -> bool:
         if self.last_active_us is not None and event.clock_us is not None and self.phase is Phase.AWAKE:
             self.idle_us = max(0, event.clock_us - self.last_active_us)
         self.phase = Phase.ASLEEP
+        self._goes_on(event)
         self.sleep_mode = True
         self.sleeps += 1
         self.sleep = Sleep(event, self.sleeps, self.mark)
@@ -370,6 +381,8 @@ class Ledger:
         changed = self._awake_line(event) if self.phase is not Phase.AWAKE else False
         if self.sleep is not None:
             self._close_if_quiet(self.sleep, event)
+        if self.stopping is not None:
+            self._goes_on(event)
         if len(self.busy) < 4096:
             self.busy[task] = event
         if self.queued:
@@ -480,12 +493,14 @@ class Ledger:
         return pending
 
     def _released(self, event: Event) -> bool:
+        # A server sleeps only when no slot is busy: a release in a sleep is another process's, or lines are missing.
+        changed = self._awake_line(event) if self.phase is Phase.ASLEEP else False
         task = event.fields["id"]
         self.busy.pop(task, None)
         self.served = True
         self.released = event
         self.last_active_us = event.clock_us
-        return False
+        return changed
 
     def _refused(self, event: Event) -> bool:
         if self.arrivals:

@@ -233,7 +233,7 @@ def _grade(
 
 def _given_up_asleep(sleep: Sleep, pending: Pending) -> bool:
     """Did its client give up before anything woke the server? Then nothing freed it, however short the sleep."""
-    return pending.cancelled is not None and sleep.exit is not None and pending.cancelled.offset < sleep.exit.offset
+    return pending.cancelled is not None and sleep.exit is not None and pending.cancelled.seq < sleep.exit.seq
 
 
 def _just_before(sleep: Sleep, pending: Pending) -> bool:
@@ -316,7 +316,8 @@ def death(
     ``restarted``: a new life of the same server has begun. ``over``: the source has ended.
     """
     if is_planned(ledger, exit_):
-        return wake_overdue(ledger, exit_.event, ended=True)
+        overdue = wake_overdue(ledger, exit_.event, ended=True)
+        return msgspec.structs.replace(overdue, state="restarted") if overdue and restarted else overdue
     state = "restarted" if restarted else "down" if over else "open"
     for judge in (_sleep_crash, _wake_failure, _crash_in_flight, _crash):
         verdict = judge(ledger, exit_, state, sleep_mode, idle_us)
@@ -336,7 +337,7 @@ def why_planned(ledger: Ledger, exit_: Exit) -> str | None:
         return "it ended with status 0"
     if exit_.planned:
         return "it was stopped on purpose"
-    if ledger.stopping is not None and exit_.signal not in (SIGSEGV, SIGABRT):
+    if ledger.stopping is not None:
         return "a stop had been asked for"
     if exit_.signal in (2, 15) or exit_.status in (130, 143):
         return "it ended by the signal that asks a process to end"
