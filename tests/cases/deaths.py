@@ -144,6 +144,12 @@ CASES = [
         found=(found("wake-failure", "probable", "down", log_opened_us=40_000_000),),
     ),
     Case(
+        name="wake-that-never-became-ready-restarted",
+        why="and a new start behind the stop does not either",
+        log=log(BEGIN + "2.1 sleep\n20 wake\n20.4 ready\n20.41 serve 2\n21.5 sleep\n40 wake\n65 cleanup\n" + AGAIN),
+        found=(found("wake-failure", "probable", "restarted", log_opened_us=40_000_000),),
+    ),
+    Case(
         name="wake-interrupted-by-a-stop",
         why="stopped within five times the longest reload: it may just have been slow",
         log=log(BEGIN + "2.1 sleep\n20 wake\n20.4 ready\n20.41 serve 2\n21.5 sleep\n40 wake\n41.9 cleanup\n"),
@@ -303,6 +309,29 @@ CASES = [
         log=joined(journal(BEGIN + "2.1 sleep\n"
                            + systemd(2.2, "Main process exited, code=dumped, status=11/SEGV", unit="ollama"))),
     ),
+    Case(
+        name="another-units-death-unit-unknown",
+        why="nothing tells whose unit this process is, and the name is another program's",
+        log=joined(journal(BEGIN + "2.1 sleep\n"
+                           + systemd(2.2, "Main process exited, code=dumped, status=11/SEGV", unit="ollama"), unit=None)),
+    ),
+    Case(
+        name="own-units-death-unit-unknown",
+        why="an excerpt that begins after the start: the unit's name is a llama-server's",
+        log=joined(journal(BEGIN + "2.1 sleep\n"
+                           + systemd(2.2, "Main process exited, code=dumped, status=11/SEGV", unit="llama-gemma"), unit=None)),
+        found=(found("sleep-crash", "probable", "down", signal=11),),
+    ),
+    Case(
+        name="own-units-death-told-by-the-next-start",
+        why="a unit of any name: the next process of this kind is started as that unit",
+        log=joined(
+            journal(BEGIN + "2.1 sleep\n" + systemd(2.2, "Main process exited, code=dumped, status=11/SEGV", unit="gemma"),
+                    unit=None),
+            journal(AGAIN, pid=701, started=5, unit="gemma"),
+        ),
+        found=(found("sleep-crash", "probable", "restarted", signal=11, server="gemma.service"),),
+    ),
     # -- crash-loop -------------------------------------------------------------------------------------------------------
     Case(
         name="five-deaths-without-a-record",
@@ -391,9 +420,9 @@ CASES = [
     ),
     Case(
         name="segfault-while-cleaning-up",
-        why="a crash during the shutdown is a crash: somebody wanted an end, but not this one",
+        why="a crash in the shutdown's last steps takes nothing from anybody",
         log=log(BEGIN + "30 cleanup\n" + SEGV + AGAIN),
-        found=(found("crash", "confirmed", "restarted", signal=11),),
+        lives=({"exit": "planned"}, {"exit": None}),
     ),
     Case(
         name="stop-exit-0",

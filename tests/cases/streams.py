@@ -149,7 +149,10 @@ CASES = [
             9.0    wake
             9.4    ready
         """),
-        found=(found("hung-request", "possible", "abandoned"),) * 2,
+        found=(
+            found("crash", "possible", "restarted"),
+            found("hung-request", "possible", "abandoned", task=2),
+        ),
     ),
     Case(
         name="two-servers-far-apart-in-one-file",

@@ -67,12 +67,6 @@ CASES = [
                 "0 start\n1 serve 0\n2 sleep\n| why?\n" + AFTER),
     ),
     Case(
-        name="copied-during-a-real-sleep",
-        why="text printed in a sleep, with a cancel in it: only the real lines count",
-        log=log(SERVED + "2.1 sleep\n2.2 | srv  update_slots: prompt of a queued task:\n1.9 cancel 44\n| end\n300 wake\n300.4 ready\n"
-                "300.41 post 5\n300.42 serve 5\n"),
-    ),
-    Case(
         name="unstamped-copies-in-a-stamped-log",
         why="lines of an old server, pasted into a new one's prompt: another prefix than the stream's own",
         log=log(AWAKE + "| here is my log\n| que    start_loop: entering sleeping state\n"
