@@ -5,16 +5,17 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, tzinfo
+from functools import partial
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import BinaryIO, Protocol, cast
 
 import msgspec
 
 from sleepwatch import clock
-from sleepwatch.engine import Engine, Transition, Words
+from sleepwatch.engine import Engine, Output, Transition, Words
 from sleepwatch.errors import SourceError
 from sleepwatch.model import Event, Gap, Incident, Life, ScanResult, SourceInfo
-from sleepwatch.reader import Gate, Reader
+from sleepwatch.reader import Gate, Reader, Trace
 from sleepwatch.rules import IncidentWords, RuleSet, load, load_incidents
 from sleepwatch.sources.archives import decompressed, open_plain, read_block
 from sleepwatch.sources.sets import LogSet, Piece, log_sets
@@ -45,12 +46,37 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """Tell only of incidents that were open in this stretch of wall time. Those without a wall time stay."""
 
 
+class Watch(Protocol):
+    """Looks on while a log is read (``explain``): it hands each event to the engine itself."""
+
+    trace: Trace | None
+    """Told of every line that is looked at; None: it does not want to know, and reading stays fast."""
+
+    def opened(self, source: str) -> None:
+        """The lines that follow stand in this file."""
+
+    def feed(self, engine: Engine, event: Event) -> Output:
+        """Give the engine an event, and its answer back."""
+
+    def finish(self, engine: Engine) -> Output:
+        """Tell the engine that the log has ended, and give its answer back."""
+
+
 class Scan:
     """One scan over any number of logs; :meth:`read` each, then take :meth:`result`."""
 
-    def __init__(self, options: Options | None = None, *, rules: RuleSet | None = None) -> None:
+    def __init__(
+        self,
+        options: Options | None = None,
+        *,
+        rules: RuleSet | None = None,
+        watch: Watch | None = None,
+        stdin: Callable[[], BinaryIO] | None = None,
+    ) -> None:
         self.options = options or Options()
         self.rules = rules or load()
+        self._watch = watch
+        self._stdin = stdin or (lambda: sys.stdin.buffer)
         self._words = engine_words(load_incidents())
         self._gate = Gate(self.rules.literals, vectorised=self.options.vectorised)
         self._incidents: dict[str, Incident] = {}
@@ -74,7 +100,8 @@ class Scan:
 
     def read(self, log: LogSet, *, progress: Progress | None = None) -> None:
         """Read one log to its end."""
-        engine = Engine(self._words)
+        engine, watch = Engine(self._words), self._watch
+        feed = engine.feed if watch is None else partial(watch.feed, engine)
         own: dict[str, Incident] = {}
 
         def take(transitions: Iterable[Transition]) -> None:
@@ -85,17 +112,18 @@ class Scan:
                     own[transition.incident.id] = transition.incident
 
         def sink(event: Event) -> None:
-            output = engine.feed(event)
+            output = feed(event)
             if output.transitions:
                 take(output.transitions)
             if event.type == "gap":
                 self._gaps.append(_gap(event))
 
-        reader = Reader(self.rules, sink, gate=self._gate, envelope=self.options.envelope)
+        trace = watch.trace if watch is not None else None
+        reader = Reader(self.rules, sink, gate=self._gate, envelope=self.options.envelope, trace=trace)
         for piece in log.pieces:
             self._read_piece(reader, piece, progress)
         reader.finish()
-        take(engine.finish().transitions)
+        take((engine.finish() if watch is None else watch.finish(engine)).transitions)
         for incident in own.values():
             known = self._incidents.get(incident.id)
             if known is None or _tells_more(incident, known):
@@ -109,7 +137,7 @@ class Scan:
         name = str(piece.path)
         try:
             if name == "-":
-                stream, size, written = decompressed(sys.stdin.buffer, "standard input"), None, clock.wall_us()
+                stream, size, written = decompressed(self._stdin(), "standard input"), None, clock.wall_us()
             else:
                 stream = open_plain(piece.path)
                 stat = piece.path.stat()
@@ -118,6 +146,8 @@ class Scan:
             self._failed.append((name, str(error)))
             return
         local = LocalTimes(zone=self.options.zone, year=self.options.year, reference_us=written)
+        if self._watch is not None:
+            self._watch.opened(name)
         with stream:
             reader.open(name, local=local, missing=piece.missing)
             raw = _raw(stream)
@@ -208,7 +238,7 @@ def _tells_more(new: Incident, known: Incident) -> bool:
 
 def _raw(stream: BinaryIO) -> BinaryIO:
     """The file under a decompressor, whose place tells how far reading has come."""
-    for name in ("fileobj", "_fp", "_source"):
+    for name in ("fileobj", "_fp", "_file"):
         under = getattr(stream, name, None)
         if under is not None:
             return cast(BinaryIO, under)
