@@ -21,6 +21,7 @@ RETURN_US = 2 * CLOCK_NOISE_US
 REORDER_US = 1_000
 """Threads write their lines up to this much out of order."""
 _LOOK = 64
+_LOOK_BACK = 512
 _LOOK_AHEAD = 16
 
 _LOG_SHAPED = re.compile(
@@ -31,6 +32,7 @@ _LOG_SHAPED = re.compile(
     rb"|\s*[a-z_ ]+ = "  # parameter tables
     rb"|build: |system info: |build_info: |system_info: |no implementations specified"
     rb"|\S+: line \d+: |\[\d+\] |Segmentation fault|Aborted|Killed|exit \d+"  # shells
+    rb"|\[(?:New LWP|Thread debugging|Inferior) |#\d+ |\s*at \S+:\d+|\S+\.so|0x[0-9a-f]+|\S+:\d+: "  # a dying process's stack
 )
 
 _TAGGED = re.compile(rb"(?:srv|slot|que|res) {1,12}[\w~]+(?:\(\))?: ")
@@ -90,7 +92,7 @@ def objection(stream: Stream, event: Event, around: Around) -> str | None:
     start = event.type in STARTUP
     if following is not None and last - REORDER_US <= following <= last + RETURN_US and not start:
         return FALLS_BACK
-    if not _returns(around, last, clock):
+    if not _returns(around, last):
         return None
     if not start:
         return FALLS_BACK
@@ -107,22 +109,15 @@ def _runs_ahead(around: Around, last: int, clock: int) -> bool:
     return False
 
 
-def _returns(around: Around, last: int, clock: int) -> bool:
-    """After a fall: is the clock soon back where it had been?
+def _returns(around: Around, last: int) -> bool:
+    """After a fall: does the clock soon come back to right behind where it had been?
 
-    Behind a fall of more than a second only a jump to right behind that place tells: a new process's clock comes there
-    too, step by step.
+    That is a copy, or another server's lines between. A new process's clock comes there too, some time; a clock set
+    back passes the place where it had been in the course of things, and mostly by far.
     """
-    at = clock
-    for now in islice(around.clocks_after(), _LOOK):
-        if last - clock <= CLOCK_NOISE_US:
-            # A copy of the last lines, or another server's lines between; a clock set back a little passes the place
-            # where it had been in the course of things, and mostly by far.
-            if now >= last - REORDER_US:
-                return now <= last + RETURN_US
-        elif now > at + CLOCK_NOISE_US:
-            return last - REORDER_US <= now <= last + RETURN_US
-        at = now
+    for now in islice(around.clocks_after(), _LOOK_BACK):
+        if now >= last - REORDER_US:
+            return now <= last + RETURN_US
     return False
 
 
@@ -130,23 +125,26 @@ def _inside_text(around: Around, last: int) -> bool:
     """A start marker among old clocks: does the stretch they make up stand in printed text?
 
     Servers that crash again and again at the same uptime look much like it, so both sides must say so: text or a
-    debug record before the stretch, text or the debug records it was printed among behind it, and text on one side.
+    debug record before the stretch; right behind it text, or where text led to it a debug record.
     """
-    before = behind = False
+    led = False
     opener = None
-    for head in islice(around.before(), _LOOK):
+    for head in islice(around.before(), _LOOK_BACK):
         if head.clock_us is None:
-            before = before or _loose(head)
+            led = led or _loose(head)
         elif head.clock_us >= last - REORDER_US:
             opener = head
             break
-    if opener is None or not (before or opener.level == "D"):
+    if opener is None or not (led or opener.level == "D"):
         return False
-    for head in islice(around.after(), _LOOK):
+    loose = False
+    for head in islice(around.after(), _LOOK_BACK):
         if head.clock_us is None:
-            behind = behind or _loose(head)
+            loose = _loose(head)
         elif last - REORDER_US <= head.clock_us <= last + RETURN_US:
-            return behind or (before and head.level == "D")
+            return loose or (led and head.level == "D")
+        else:
+            loose = False
     return False
 
 

@@ -282,6 +282,15 @@ CASES = [
         ),
         found=(found("crash", "confirmed", "down", signal=9),),
     ),
+    Case(
+        name="crashes-at-the-same-uptime-at-lv5",
+        why="debug records before the death, a printed template behind the start, the old clock passed again: a restart",
+        log=log(("0 start lv=5\n0.31 | init: chat template, example_format: '<|im_start|>system\n| You are a helpful assistant"
+                 "<|im_end|>\n| '\n1 post 0\n1.01 launch 0\n1.5 | srv  update_slots: decoding\n"
+                 "| /src/ggml.c:100: GGML_ASSERT(x) failed\n| [New LWP 41]\n| #0  0x00007f in wait4 () from libc.so.6\n"
+                 + ABORTED) * 3 + AGAIN),
+        found=(found("crash", "confirmed", "restarted", signal=6, in_flight=1),) * 3,
+    ),
     # -- no deaths --------------------------------------------------------------------------------------------------------
     Case(
         name="writes-on-after-a-printed-segfault",

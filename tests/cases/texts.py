@@ -39,6 +39,18 @@ CASES = [
         log=log(AWAKE + hang(50) + AFTER),
     ),
     Case(
+        name="copied-hang-with-its-pauses",
+        why="a paste of half a minute: the clock jumps inside it, too, and comes back behind it",
+        log=log(AWAKE + "| here is my log\n20 enter\n20.0002 entered\n20.1 post 77\n29 cancel 77\n50 wake\n50.4 ready\n"
+                "50.41 serve 79\n| what happened?\n" + AFTER),
+    ),
+    Case(
+        name="copied-three-hundred-lines",
+        why="a long paste",
+        log=log(AWAKE + "| here is my log\n" + "".join(f"{20 + n / 10} serve {n}\n" for n in range(150))
+                + "36 enter\n36.0002 entered\n36.1 post 777\n45 cancel 777\n" + AFTER),
+    ),
+    Case(
         name="copied-a-moment-later",
         why="a tool that pastes the log's tail as it grows: the copy is half a second old",
         log=log(SERVED + "99.0 sleep\n99.3 wake\n99.4 ready\n99.45 post 2\n99.6 | srv  update_slots: prompt of task 2:\n"
