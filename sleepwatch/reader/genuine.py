@@ -32,7 +32,7 @@ _LOG_SHAPED = re.compile(
     rb"|\s*[a-z_ ]+ = "  # parameter tables
     rb"|build: |system info: |build_info: |system_info: |no implementations specified"
     rb"|\S+: line \d+: |\[\d+\] |Segmentation fault|Aborted|Killed|exit \d+"  # shells
-    rb"|\[(?:New LWP|Thread debugging|Inferior) |#\d+ |\s*at \S+:\d+|\S+\.so|0x[0-9a-f]+|\S+:\d+: "  # a dying process's stack
+    rb"|\[(?:New LWP|Thread debugging|Inferior) |#\d+ |\s*at \S+:\d+|\S+\.so|0x[0-9a-f]+|\S+:\d+: "  # stacks
 )
 
 _TAGGED = re.compile(rb"(?:srv|slot|que|res) {1,12}[\w~]+(?:\(\))?: ")
