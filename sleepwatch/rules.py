@@ -74,6 +74,7 @@ EVENTS: dict[str, dict[str, str]] = {
         "tid?": "int",
         "planned?": "bool",
     },
+    "process.signal": {"signal": "int"},
     "process.frame": {"function": "text", "library?": "text"},
     "unit.started": {"unit": "text", "invocation?": "text"},
     "unit.stopping": {"unit": "text", "invocation?": "text"},

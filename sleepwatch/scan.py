@@ -238,7 +238,7 @@ def _tells_more(new: Incident, known: Incident) -> bool:
 
 def _raw(stream: BinaryIO) -> BinaryIO:
     """The file under a decompressor, whose place tells how far reading has come."""
-    for name in ("fileobj", "_fp", "_file"):
+    for name in ("fileobj", "_fp"):
         under = getattr(stream, name, None)
         if under is not None:
             return cast(BinaryIO, under)

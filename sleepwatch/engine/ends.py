@@ -39,6 +39,8 @@ def life_that_ended(lives: Collection[LifeState], event: Event) -> LifeState | N
         return named[-1]
     if pid is not None and (named := [life for life in here if life.origin.pid == pid]):
         return named[-1]
+    if pid is not None and fields.get("unit") and any(_is_main(life, fields["unit"]) for life in here):
+        return None  # a child or helper of that unit
     if fields.get("tid") is not None:
         return _life_of_thread(here, event, int(fields["tid"]))
     if fields.get("unit"):
@@ -53,6 +55,11 @@ def life_that_ended(lives: Collection[LifeState], event: Event) -> LifeState | N
         return None  # pids are known here, and this is none of them
     same = [life for life in here if life.origin.source == origin.source and life.exit is None]
     return same[0] if len(same) == 1 else None
+
+
+def _is_main(life: LifeState, unit: str) -> bool:
+    """Is it known to be the process of this unit?"""
+    return life.unit == unit and life.origin.pid is not None
 
 
 def _life_of_thread(here: list[LifeState], event: Event, tid: int) -> LifeState | None:
@@ -81,13 +88,41 @@ def life_of_unit(lives: Collection[LifeState], event: Event, unit: str) -> LifeS
     if named:
         silent = [life for life in named if life.ledger.last.seq < event.seq]
         return (silent or named)[-1]
-    # Not known whose unit it is: a process that has said nothing since, of no other unit.
+    # Not known whose unit it is: a process of no other unit that has said nothing since, and whose name fits.
     unnamed = [
         life
         for life in here
-        if life.unit is None and life.origin.pid is not None and life.exit is None and life.ledger.last.seq < event.seq
+        if life.unit is None
+        and life.origin.pid is not None
+        and life.exit is None
+        and life.ledger.last.seq < event.seq
+        and _LLAMA.search(unit)
     ]
     return unnamed[0] if len(unnamed) == 1 else None
+
+
+_LLAMA = re.compile(r"(?:^|[^a-z])llama")
+
+
+def _stem(origin: Origin) -> str:
+    """The first word of the process's name: units are mostly named so, too."""
+    return (origin.ident or "llama").split("-")[0]
+
+
+def unnamed_before(lives: Collection[LifeState], report: Event, started: LifeState) -> LifeState | None:
+    """The life whose end a unit's report told, once the unit's next process shows what kind of program it is."""
+    able = [
+        life
+        for life in lives
+        if life is not started
+        and life.unit is None
+        and life.exit is None
+        and life.origin.port is None
+        and life.origin.ident == started.origin.ident
+        and same_host(life.origin, started.origin)
+        and life.ledger.last.seq < report.seq
+    ]
+    return able[0] if len(able) == 1 else None
 
 
 def claim_unit(waiting: list[tuple[str, Event]], event: Event) -> tuple[str, Event] | None:
@@ -103,8 +138,7 @@ def claim_unit(waiting: list[tuple[str, Event]], event: Event) -> tuple[str, Eve
         and event.wall_us is not None
         and -1_000_000 <= event.wall_us - started.wall_us <= STARTED_US
     ]
-    ident = (origin.ident or "").split("-")[0]
-    claimed = next((one for one in near if ident and ident in one[0]), near[0] if near else None)
+    claimed = next((one for one in near if _stem(origin) in one[0]), near[0] if near else None)
     if claimed is not None:
         waiting.remove(claimed)
     return claimed

@@ -21,6 +21,8 @@ from sleepwatch.engine.ends import (
     life_that_ended,
     near,
     order_units,
+    same_host,
+    unnamed_before,
 )
 from sleepwatch.engine.ledger import Pending, Phase
 from sleepwatch.engine.lives import LifeState, Now, Row, Server, describe, digest, own_clock, server_name
@@ -226,7 +228,17 @@ class Engine:
             parent.children[origin.port.rsplit("/", 1)[-1]] = life
         if claimed is not None:
             order_units(self._lives.values(), life)
+            self._claim_reports(life)
         return life
+
+    def _claim_reports(self, life: LifeState) -> None:
+        """A report about this life's unit that could not be placed was about the process before it."""
+        for report in [one for one in self._unclaimed if one.fields.get("unit") == life.unit]:
+            before = unnamed_before(self._lives.values(), report, life)
+            if before is not None:
+                self._unclaimed.remove(report)
+                before.unit, before.server = life.unit, life.server
+                self._process_exit(report)
 
     @staticmethod
     def _is_reexec(old: LifeState) -> bool:
@@ -337,7 +349,7 @@ class Engine:
         command = fields.get("command")
         life = life_that_ended(self._lives.values(), event)
         if life is None:
-            if fields.get("tid") is not None:
+            if fields.get("by") in ("kernel", "coredump") or fields.get("unit"):
                 self._unclaimed = [*self._unclaimed[-7:], event]
             return
         if command:
@@ -348,7 +360,7 @@ class Engine:
                 life.server.sleep_mode = True
                 life.server.idle_us = life.server.idle_us or life.ledger.idle_us
         signal, status = fields.get("signal"), fields.get("status")
-        if signal is None and isinstance(status, int) and status > 128:
+        if signal is None and isinstance(status, int) and 128 < status < 128 + 65:
             signal = status - 128
         sure = fields.get("invocation") is not None or (
             fields.get("pid") is not None and fields["pid"] == life.origin.pid
@@ -373,14 +385,31 @@ class Engine:
             )
         known.tokenizer = known.tokenizer or bool(TOKENIZER.search(frames))
         known.oom = known.oom or fields.get("cause") == "oom"
-        for other in [one for one in self._unclaimed if near(event, one) and one.fields.get("signal") == signal]:
-            self._unclaimed.remove(other)
-            known.others.append(other)
+        known.aborted = known.aborted or fields.get("cause") == "trap-in-libc"
+        self._adopt(life, known, event)
         if known.by == "coredump" or fields.get("by") == "coredump":
             self._dumped = life
         life.server.saw_exit = True
         self._own_children(life)
         self._judge(life)
+
+    def _adopt(self, life: LifeState, end: Exit, event: Event) -> None:
+        """What the kernel or a coredump said of a thread or child that could not be told apart belongs to this end."""
+        for other in [one for one in self._unclaimed if near(event, one) and same_host(one.origin, life.origin)]:
+            signal = other.fields.get("signal")
+            if end.signal is None or signal in (None, end.signal):
+                self._unclaimed.remove(other)
+                end.signal = end.signal if end.signal is not None else signal
+                end.aborted = end.aborted or other.fields.get("cause") == "trap-in-libc"
+                end.others.append(other)
+
+    def _signal_line(self, event: Event) -> None:
+        """The signal of the death that the lines before it reported without one."""
+        life = life_that_ended(self._lives.values(), event)
+        if life is not None and life.exit is not None and life.exit.recorded and life.exit.signal is None:
+            life.exit.signal = event.fields["signal"]
+            life.exit.others.append(event)
+            self._judge(life)
 
     def _frame_line(self, event: Event) -> None:
         """A frame of a dead process's stack that names the tokenizer."""
@@ -427,7 +456,7 @@ class Engine:
         for life in self._lives.values():
             if life.origin is event.origin or (
                 life.origin.source == event.origin.source
-                and event.fields.get("unit") in (None, life.unit)
+                and (life.unit is None or event.fields.get("unit") in (None, life.unit))
                 and event.fields.get("pid") in (None, life.origin.pid)
             ):
                 life.ledger.gap()
@@ -485,6 +514,8 @@ class Engine:
             sure=True,
             others=[],
         )
+        if child.exit.signal is None and not child.exit.planned:
+            self._adopt(child, child.exit, event)
         child.server.saw_exit = True
         self._close(child)
 
@@ -618,6 +649,7 @@ _SPECIAL: dict[str, Callable[[Engine, Event], None]] = {
     "line.head-end": Engine._stamped_line,
     "process.exit": Engine._process_exit,
     "process.frame": Engine._frame_line,
+    "process.signal": Engine._signal_line,
     "unit.started": Engine._unit_line,
     "unit.stopping": Engine._unit_line,
     "unit.ended": Engine._unit_line,

@@ -72,6 +72,8 @@ class Exit(msgspec.Struct, kw_only=True):
     tokenizer: bool = False
     """Its stack (coredump) shows the tokenizer."""
     oom: bool = False
+    aborted: bool = False
+    """The kernel's signal 11 is what abort() ends in as number 1 of a namespace: a trap inside the C library."""
     others: list[Event] = []
     """Further records of the same end: kernel line, coredump, the supervisor's own words."""
 
@@ -350,7 +352,8 @@ def signal_of(ledger: Ledger, exit_: Exit) -> int | None:
     A process that is PID 1 of its namespace ignores SIGABRT, so glibc's abort() ends in a trap instruction that the
     kernel reports as SIGSEGV (pid_namespaces(7); glibc ``stdlib/abort.c``).
     """
-    if exit_.signal == SIGSEGV and ledger.abort is not None and exit_.by in ("container", "kernel"):
+    printed = ledger.abort is not None and exit_.by in ("container", "kernel")
+    if exit_.signal == SIGSEGV and not exit_.tokenizer and (exit_.aborted or printed):
         return SIGABRT
     return exit_.signal
 

@@ -31,7 +31,9 @@ _RAW_WORDS = frozenset({"stopping-at-once"})
 """Patterns of lines that do so although others of the same event are logged."""
 _DECISIVE = frozenset({"sleep.enter", "sleep.entered", "sleep.exit", "sleep.exited", "request.cancelled"})
 """Events that decide much and come seldom."""
-_OF_OTHERS = frozenset({"process.exit", "process.frame", "unit.started", "unit.stopping", "unit.ended", "gap"})
+_OF_OTHERS = frozenset(
+    {"process.exit", "process.signal", "process.frame", "unit.started", "unit.stopping", "unit.ended", "gap"}
+)
 """Events about a server in lines that others wrote: they begin no life."""
 _ABOUT = (("unit", "UNIT"), ("unit", "USER_UNIT"), ("unit", "COREDUMP_UNIT"), ("invocation", "INVOCATION_ID"))
 """What a journal entry says of the unit it is about, where its text does not."""

@@ -109,6 +109,18 @@ class FramedLog:
         del self._records[:keep], self._hits[:keep]
         self._done = limit - keep
 
+    def _goes_on(self, at: int) -> bool:
+        """Is this a further line of the message before it? An entry of several lines has one meaning, and frames."""
+        if at == 0:
+            return False
+        record, before = self._records[at], self._records[at - 1]
+        return (
+            record.fields is before.fields
+            and record.wall_us == before.wall_us
+            and record.message_id == before.message_id
+            and record.pid == before.pid
+        )
+
     def _record(self, at: int) -> None:
         record, recogniser = self._records[at], self._recogniser
         if record.wall_us is not None:
@@ -117,7 +129,8 @@ class FramedLog:
             if self.last_wall_us is not None and self.last_wall_us - record.wall_us > SET_BACK_US:
                 self.set_backs += 1
             self.last_wall_us = record.wall_us
-        if record.message_id is not None and recogniser.structured(record, writer_of(record)):
+        first = record.message_id is not None and not self._goes_on(at)
+        if first and recogniser.structured(record, writer_of(record)):
             return
         if self._hits[at]:
             around = RecordsAround(self._records, at)

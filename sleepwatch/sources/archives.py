@@ -8,12 +8,14 @@ from __future__ import annotations
 import gzip
 import io
 import lzma
+import sys
 import zlib
 from pathlib import Path
 from typing import BinaryIO, cast
 
 from sleepwatch.errors import SourceError
 
+_DAMAGE = (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile)
 _GZIP, _XZ, _ZSTD, _BZIP2 = b"\x1f\x8b", b"\xfd7zXZ\x00", b"\x28\xb5\x2f\xfd", b"BZh"
 
 
@@ -45,20 +47,29 @@ def read_block(stream: BinaryIO, size: int, name: str) -> bytes:
     """The next block; empty at the end. Raises SourceError where the file or its compression is damaged."""
     try:
         return stream.read(size)
-    except (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile) as error:
-        raise SourceError(
-            f"{name}: the compressed data is damaged or ends too early ({error})",
-            hint="what was read up to there is reported; copy the file again",
-        ) from error
+    except _DAMAGE as error:
+        raise _damaged(name, error) from error
     except OSError as error:
         raise SourceError(f"{name}: {_why(error)}", hint=_hint(error)) from error
+    except Exception as error:
+        if type(error).__name__ != "ZstdError":  # its module is imported only where a .zst is read
+            raise
+        raise _damaged(name, error) from error
+
+
+def _damaged(name: str, error: Exception) -> SourceError:
+    return SourceError(
+        f"{name}: the compressed data is damaged or ends too early ({error})",
+        hint="what was read up to there is reported; copy the file again",
+    )
 
 
 def _zstd(file: BinaryIO) -> BinaryIO:
-    import zstandard
-
-    reader = zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True)
-    return cast(BinaryIO, reader)
+    if sys.version_info >= (3, 14):
+        from compression import zstd
+    else:
+        from backports import zstd
+    return cast(BinaryIO, zstd.ZstdFile(file))
 
 
 def _why(error: OSError) -> str:

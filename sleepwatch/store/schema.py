@@ -196,3 +196,44 @@ def _incidents(db: Database) -> None:
         """,
     )
     db.execute("INSERT INTO meta (key, value) VALUES ('application', ?), ('schema_version', '1')", [APPLICATION])
+
+
+@_migrations(name="2-daemon")
+def _daemon(db: Database) -> None:
+    db.executescript(f"""
+        CREATE TABLE checkpoint (
+            source TEXT PRIMARY KEY,
+            file TEXT NOT NULL,
+            state BLOB NOT NULL,
+            rules_digest TEXT NOT NULL,
+            saved_us INTEGER NOT NULL,
+            {_text("saved_us")}
+        ) STRICT;
+
+        CREATE TABLE watch (
+            source TEXT PRIMARY KEY,
+            state TEXT NOT NULL,
+            reason TEXT,
+            since_us INTEGER,
+            "offset" INTEGER NOT NULL DEFAULT 0,
+            unread INTEGER NOT NULL DEFAULT 0,
+            envelope TEXT,
+            lives INTEGER NOT NULL DEFAULT 0,
+            seen_us INTEGER NOT NULL,
+            {_text("since_us")},
+            {_text("seen_us")}
+        ) STRICT;
+
+        CREATE TABLE watcher (
+            id INTEGER PRIMARY KEY CHECK (id = 1),
+            pid INTEGER NOT NULL,
+            version TEXT NOT NULL,
+            started_us INTEGER NOT NULL,
+            beat_us INTEGER NOT NULL,
+            stopped_us INTEGER,
+            {_text("started_us")},
+            {_text("beat_us")},
+            {_text("stopped_us")}
+        ) STRICT;
+    """)
+    db.execute("UPDATE meta SET value = '2' WHERE key = 'schema_version'")

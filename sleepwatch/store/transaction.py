@@ -36,7 +36,7 @@ class Transaction:
 
     def __init__(self, connection: sqlite3.Connection, now_us: int) -> None:
         self._connection = connection
-        self._now_us = now_us
+        self.now_us = now_us
 
     def execute(self, sql: str, parameters: Sequence[Any] = ()) -> sqlite3.Cursor:
         """Run one statement inside this transaction."""
@@ -69,6 +69,16 @@ class Transaction:
             withdrawn=self._withdraw(result, full, further, rules_digest),
         )
 
+    def withdraw(self, incident: Incident, reason: str, rules_digest: str | None = None) -> None:
+        """Take an incident back: it stays, marked, with the reason in its timeline, and no report shows it."""
+        row = self.execute("SELECT 1 FROM incident WHERE id = ? AND withdrawn_us IS NULL", (incident.id,)).fetchone()
+        if row is not None:
+            self._event(incident.state, incident, f"withdrawn: {reason}", None, rules_digest)
+            self.execute(
+                "UPDATE incident SET withdrawn_us = ?, updated_us = ? WHERE id = ?",
+                (self.now_us, self.now_us, incident.id),
+            )
+
     # Sources, lives, gaps
 
     def _record_source(self, source: SourceInfo, rules_digest: str | None) -> None:
@@ -93,13 +103,13 @@ class Transaction:
                 source.last_us,
                 source.time_from,
                 rules_digest,
-                self._now_us,
+                self.now_us,
             ),
         )
 
     def _mention_source(self, name: str) -> None:
         """A row for a source something refers to, although nothing of it was read."""
-        self.execute("INSERT OR IGNORE INTO source (source, read_us) VALUES (?, ?)", (printable(name), self._now_us))
+        self.execute("INSERT OR IGNORE INTO source (source, read_us) VALUES (?, ?)", (printable(name), self.now_us))
 
     def _life(self, key: str) -> Life | None:
         row = self.execute(f"SELECT {', '.join(LIFE_COLUMNS)} FROM life WHERE life = ?", (key,)).fetchone()
@@ -134,7 +144,7 @@ class Transaction:
             self._insert(
                 "incident",
                 (*INCIDENT_COLUMNS, "recorded_us", "updated_us"),
-                (*incident_values(incident), self._now_us, self._now_us),
+                (*incident_values(incident), self.now_us, self.now_us),
             )
             self._event(None, incident, incident.reason, incident.opened_us, rules_digest)
             self._add_evidence(incident.id, incident.evidence)
@@ -153,7 +163,7 @@ class Transaction:
         added = self._add_evidence(incident.id, incident.evidence)
         if not (transition or added or merged != known):
             return "same"
-        self._update("incident", (*INCIDENT_COLUMNS, "updated_us"), (*incident_values(merged), self._now_us))
+        self._update("incident", (*INCIDENT_COLUMNS, "updated_us"), (*incident_values(merged), self.now_us))
         return "changed"
 
     def _withdraw(self, result: ScanResult, full: list[Life], further: set[str], rules_digest: str | None) -> int:
@@ -186,7 +196,7 @@ class Transaction:
                 self._event(incident.state, incident, reason, None, rules_digest)
                 self.execute(
                     "UPDATE incident SET withdrawn_us = ?, part_of = ?, updated_us = ? WHERE id = ?",
-                    (self._now_us, loop, self._now_us, incident.id),
+                    (self.now_us, loop, self.now_us, incident.id),
                 )
                 count += 1
         return count
@@ -218,7 +228,7 @@ class Transaction:
                 printable(reason),
                 rules_digest,
                 at_us,
-                self._now_us,
+                self.now_us,
             ),
         )
 

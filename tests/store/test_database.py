@@ -130,7 +130,7 @@ def test_a_newer_database_is_refused_and_left_alone(tmp_path: Path) -> None:
 def test_an_older_database_is_not_changed_by_looking(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "incidents.db"
     open_store(path).close()
-    monkeypatch.setattr(database, "SCHEMA_VERSION", 2)
+    monkeypatch.setattr(database, "SCHEMA_VERSION", database.SCHEMA_VERSION + 1)
     assert "has an older schema (1, this sleepwatch needs 2)" in _refusal(path, read_only=True).message
 
 

@@ -1,0 +1,127 @@
+"""What the daemon keeps beside the incidents: how far each source was read, the engine's state, its own pulse.
+
+All of it is written in the transaction that also holds the incidents found up to there, so a restart finds the two in
+step whatever happened in between.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from sleepwatch.store.store import Store
+from sleepwatch.store.transaction import Transaction
+
+
+class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
+    """How far one source was read."""
+
+    source: str
+    file: bytes
+    """The follower's own checkpoint, as JSON."""
+    state: bytes
+    """The reader's and the engine's state (:mod:`sleepwatch.engine.state`)."""
+    rules_digest: str
+    saved_us: int = 0
+
+
+class WatchRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One source as ``status`` shows it."""
+
+    source: str
+    state: str
+    reason: str | None = None
+    since_us: int | None = None
+    offset: int = 0
+    unread: int = 0
+    envelope: str | None = None
+    lives: int = 0
+    seen_us: int = 0
+
+
+class Pulse(msgspec.Struct, frozen=True, kw_only=True):
+    """The daemon's sign of life."""
+
+    pid: int
+    version: str
+    started_us: int
+    beat_us: int
+    stopped_us: int | None = None
+
+
+def save_checkpoint(transaction: Transaction, checkpoint: Checkpoint) -> None:
+    """Replace the checkpoint of one source."""
+    transaction.execute(
+        "INSERT INTO checkpoint (source, file, state, rules_digest, saved_us) VALUES (?, ?, ?, ?, ?) "
+        "ON CONFLICT (source) DO UPDATE SET file = excluded.file, state = excluded.state, "
+        "rules_digest = excluded.rules_digest, saved_us = excluded.saved_us",
+        (
+            checkpoint.source,
+            checkpoint.file.decode(),
+            checkpoint.state,
+            checkpoint.rules_digest,
+            transaction.now_us,
+        ),
+    )
+
+
+def checkpoints(store: Store) -> dict[str, Checkpoint]:
+    """Every saved checkpoint, by source."""
+    rows = store.connection.execute("SELECT source, file, state, rules_digest, saved_us FROM checkpoint").fetchall()
+    return {
+        row[0]: Checkpoint(source=row[0], file=row[1].encode(), state=row[2], rules_digest=row[3], saved_us=row[4])
+        for row in rows
+    }
+
+
+def save_watches(transaction: Transaction, watches: list[WatchRow]) -> None:
+    """Replace what is told of the watched sources."""
+    transaction.execute("DELETE FROM watch")
+    for watch in watches:
+        transaction.execute(
+            'INSERT INTO watch (source, state, reason, since_us, "offset", unread, envelope, lives, seen_us) '
+            "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (
+                watch.source, watch.state, watch.reason, watch.since_us, watch.offset, watch.unread, watch.envelope,
+                watch.lives, transaction.now_us,
+            ),
+        )  # fmt: skip
+
+
+def watches(store: Store) -> list[WatchRow]:
+    """The watched sources, as last told."""
+    rows = store.connection.execute(
+        'SELECT source, state, reason, since_us, "offset", unread, envelope, lives, seen_us FROM watch ORDER BY source'
+    ).fetchall()
+    return [
+        WatchRow(
+            source=row[0], state=row[1], reason=row[2], since_us=row[3], offset=row[4], unread=row[5],
+            envelope=row[6], lives=row[7], seen_us=row[8],
+        )
+        for row in rows
+    ]  # fmt: skip
+
+
+def save_pulse(transaction: Transaction, pulse: Pulse) -> None:
+    """Replace the daemon's sign of life."""
+    transaction.execute(
+        "INSERT OR REPLACE INTO watcher (id, pid, version, started_us, beat_us, stopped_us) VALUES (1, ?, ?, ?, ?, ?)",
+        (pulse.pid, pulse.version, pulse.started_us, pulse.beat_us, pulse.stopped_us),
+    )
+
+
+def pulse(store: Store) -> Pulse | None:
+    """The daemon's last sign of life; None where none ever ran."""
+    row = store.connection.execute("SELECT pid, version, started_us, beat_us, stopped_us FROM watcher").fetchone()
+    if row is None:
+        return None
+    return Pulse(pid=row[0], version=row[1], started_us=row[2], beat_us=row[3], stopped_us=row[4])
+
+
+def forget_lives(transaction: Transaction, before_us: int) -> int:
+    """Forget the lives that ended before this time and had no incident; how many."""
+    cursor = transaction.execute(
+        "DELETE FROM life WHERE ended_us IS NOT NULL AND ended_us < ? "
+        "AND NOT EXISTS (SELECT 1 FROM incident WHERE incident.life = life.life)",
+        (before_us,),
+    )
+    return cursor.rowcount
