@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import signal
 import statistics
 from collections import Counter
@@ -24,9 +23,9 @@ _ORDER = (
     "hung",
     "hung-then-answered",
     "crashed",
+    "refused",
     "answered-woken",
     "slow",
-    "refused",
 )
 
 
@@ -42,7 +41,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     statuses: tuple[int, ...]
     signals: tuple[int, ...]
     errors: tuple[str, ...]
-    """What the client was told, numbers left out: without them the same error reads the same."""
+    """What the client was told, up to its particulars: without them the same error reads the same."""
 
     @property
     def result(self) -> str:
@@ -89,7 +88,7 @@ def rows(trials: tuple[Trial, ...]) -> list[Row]:
                     median_latency_us=round(statistics.median(trial.latency_us for trial in these)),
                     statuses=tuple(sorted({trial.status for trial in these if trial.status is not None})),
                     signals=tuple(sorted({trial.signal for trial in these if trial.signal is not None})),
-                    errors=tuple(sorted({re.sub(r"\d+", "…", trial.error) for trial in these if trial.error})),
+                    errors=tuple(sorted({trial.error.split(": ")[0] for trial in these if trial.error})),
                 )
             )
     return found

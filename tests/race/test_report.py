@@ -101,8 +101,8 @@ def test_every_outcome_has_its_row_and_words() -> None:
     assert [(row.count, row.result) for row in found] == [
         (1, "hung, then answered (200) when a second request woke the server (~4.20 s)"),
         (1, "crashed: connection closed with no response; server gone (exited by itself)"),
+        (3, "refused, and the server lives: status 400, 503; range_check"),
         (1, "slow: no answer in time, but the server was awake (~9.00 s)"),
-        (3, "refused, and the server lives: status 400, 503; range_check: … >= …"),
     ]
 
 
