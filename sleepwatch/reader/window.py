@@ -33,8 +33,8 @@ class LinesAround(Around):
         self._end = buffer.find(b"\n", start, start + REACH)
 
     def next_clock(self) -> int | None:
-        if self.ports is not None or self._end < 0:
-            return None
+        if self.ports is not None or self._end < 0 or self._buffer[self._end + 1 : self._end + 2] == b"[":
+            return None  # a router's child has a clock of its own
         return clock_at(self._buffer, self._end + 1)
 
     def before(self) -> Iterator[Head]:
