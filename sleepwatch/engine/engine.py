@@ -526,6 +526,15 @@ class Engine:
         if not (life.identified or life.exit is not None or self._over):
             return  # its identity is not known yet
         ledger = life.ledger
+        sleep = ledger.sleep
+        if (
+            life.exit is None
+            and not life.reported
+            and not self._over
+            and not self._live
+            and (sleep is None or not (sleep.pendings or sleep.twins))
+        ):
+            return  # the common case: nothing waits, nothing ended
         verdicts = []
         if not life.ended:
             verdicts = hung_requests(ledger, waited_us=self._waited_us(life), ended=self._how_ended(life))

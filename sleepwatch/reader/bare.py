@@ -62,7 +62,7 @@ class BareLog:
     def _read(self, buffer: bytes, done: int, limit: int) -> None:
         """Read the lines that begin in ``buffer[done:limit]``."""
         short_way, wanting = self._short_way, self._recogniser.wanting
-        short_way.look_at(buffer, self._base)
+        short_way.look_at(buffer, self._base, limit)
         take = short_way.take if self._recogniser.trace is None else _leave
         stop = min(len(buffer), limit + REACH)
         walked = done
@@ -85,8 +85,11 @@ class BareLog:
                 break
             if start < done or (start == 0 and self._base) or place - start > HIT_REACH:
                 continue
-            if wanting or end - start > REACH or not take(start, end, literal):
+            taken = -1 if wanting or end - start > REACH else take(start, end, literal)
+            if taken < 0:
                 literals = [literal]
+            else:
+                end = taken
         if literals:
             walked = self._candidate(buffer, start, literals, walked)
         short_way.end_run()
@@ -124,6 +127,6 @@ class BareLog:
             start = end + 1
 
 
-def _leave(start: int, end: int, literal: int) -> bool:
+def _leave(start: int, end: int, literal: int) -> int:
     """No line goes the short way while each is being explained."""
-    return False
+    return -1

@@ -37,9 +37,19 @@ class Whole(NamedTuple):
 
 
 def whole_patterns(rules: RuleSet) -> tuple[tuple[Whole, ...], ...]:
-    """For each of the rules' literals, the server's patterns that have it."""
+    """For each of the rules' literals, the server's patterns whose lines have it.
+
+    A literal can stand inside a longer one (``entering sleeping state`` in ``server is entering sleeping state``), and
+    is met first.
+    """
     made = {id(pattern): _whole(pattern) for pattern in rules.patterns if pattern.program == SERVER and pattern.regex}
-    return tuple(tuple(made[id(p)] for p in owners if id(p) in made) for owners in rules.by_literal)
+    owners: list[tuple[Whole, ...]] = []
+    for literal in rules.literals:
+        having = (
+            p for other, have in zip(rules.literals, rules.by_literal, strict=True) if literal in other for p in have
+        )
+        owners.append(tuple(made[key] for key in dict.fromkeys(id(p) for p in having) if key in made))
+    return tuple(owners)
 
 
 def _whole(pattern: Pattern) -> Whole:
@@ -55,6 +65,18 @@ def _whole(pattern: Pattern) -> Whole:
         id_group=regex.groupindex.get("id", 0),
         child_group=regex.groupindex.get("child", 0),
     )
+
+
+# One request that a slot served (or refused): its launch, lines about nothing but this slot and task, its release, and
+# the next line's stamp.
+_STAMP = rb"\d{1,9}\.[0-5]\d\.\d{3}\.\d{3}"
+_SERVED = re.compile(
+    rb"(" + _STAMP + rb") I slot +\S{1,14} id +(\d+) \| task (\d+) \| processing task(?:, is_child = (\d))?\n"
+    rb"(?:" + _STAMP + rb" [IWED] (?:slot +\S{1,14} id +\2 \| task \3 \| "
+    rb"|srv +(?:send_error: task id = \3,|stop: cancel task, id_task = \3(?=\n)))[^\n]{0,400}\n){0,12}?"
+    rb"(" + _STAMP + rb") I slot +\S{1,14} id +\2 \| task \3 \| stop processing: [^\n]{0,400}\n"
+    rb"(" + _STAMP + rb") "
+)
 
 
 class Run:
@@ -87,42 +109,56 @@ class ShortWay:
         self._recogniser = recogniser
         self._whole = whole_patterns(recogniser.rules)
         self._streams: dict[bytes | None, Stream] = {}
+        self._release = next(w for owners in self._whole for w in owners if w.event == "request.released")
+        self._launch = next(
+            i for i, owners in enumerate(self._whole) if any(w.event == "request.launched" for w in owners)
+        )
+        """Number of the literal that launches have."""
         self._run: Run | None = None
         self._buffer = b""
         self._base = 0
+        self._limit = 0
 
-    def look_at(self, buffer: bytes, base: int) -> None:
-        """The buffer the next lines stand in; ``base`` is its offset in the source."""
+    def look_at(self, buffer: bytes, base: int, limit: int) -> None:
+        """The buffer the next lines stand in, its offset in the source, and the place up to which they may be taken."""
         self._buffer = buffer
         self._base = base
+        self._limit = limit
 
-    def take(self, start: int, end: int, literal: int) -> bool:
-        """Take the line at this place, if it is one of the short way's. The streams' life heads must be complete."""
+    def take(self, start: int, end: int, literal: int) -> int:
+        """Take the line at this place, if it is one of the short way's; returns where what was taken ends, or -1.
+
+        The streams' life heads must be complete.
+        """
         buffer = self._buffer
+        run = self._run
+        if run is not None and literal == self._launch and run.sums and run.port is None:
+            served = _SERVED.match(buffer, start)
+            if served is not None and served.end(5) <= self._limit and self._add_served(run, served):
+                return served.start(6) - 1
         for whole in self._whole[literal]:
             match = whole.regex.match(buffer, start, end)
             if match is not None:
                 break
         else:
-            return False
+            return -1
         port, stamp = match.group(1, 2)
-        run = self._run
         if run is None or run.port != port:
             stream = self._streams.get(port) or self._find(port)
             if stream is None or stream.clock_us is None or not stream.stamped:
-                return False
+                return -1
             self.end_run()
             run = Run(stream, port, _packed(stream.clock_us))
         clock = int(stamp.replace(b".", b""))
         if not run.clock <= clock <= run.clock + CLOCK_NOISE_US:
-            return False
+            return -1
         place = match.start(2)
         stamp_after = end + 1 + place - start
         following = buffer[stamp_after : stamp_after + len(stamp)].replace(b".", b"")
         if not following.isdigit() or int(following) < clock:
-            return False  # no line of this writer's follows, or an earlier one
+            return -1  # no line of this writer's follows, or an earlier one
         if port is not None and buffer[end + 1 : stamp_after] != buffer[start:place]:
-            return False
+            return -1
         if whole.summed and (run.sums or whole.event == _ALWAYS):
             self._run = run
             run.clock = clock
@@ -130,6 +166,25 @@ class ShortWay:
         else:
             self.end_run()
             self._recogniser.emit(run.stream, self._event(whole, match, run.stream, end))
+        return end
+
+    def _add_served(self, run: Run, served: re.Match[bytes]) -> bool:
+        """Sum up a launch and its release in one go, where their clocks and the next line's are in order."""
+        launch, _, task_text, child, release, following = served.groups()
+        began = int(launch.replace(b".", b""))
+        ended = int(release.replace(b".", b""))
+        if not (
+            run.clock <= began <= run.clock + CLOCK_NOISE_US
+            and began <= ended <= began + CLOCK_NOISE_US
+            and ended <= int(following.replace(b".", b""))
+        ):
+            return False
+        run.clock = ended
+        run.last = (self._release, served.start(5), served.start(6) - 1)
+        task = int(task_text)
+        if task > run.mark:
+            run.mark = task
+        run.launched += child is None or child == b"0"
         return True
 
     def _find(self, port: bytes | None) -> Stream | None:
