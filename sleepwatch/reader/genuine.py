@@ -21,8 +21,8 @@ RETURN_US = 2 * CLOCK_NOISE_US
 REORDER_US = 1_000
 """Threads write their lines up to this much out of order."""
 _LOOK = 64
-_LOOK_BACK = 512
-_LOOK_AHEAD = 16
+_LOOK_FAR = 512
+_LOOK_NEAR = 16
 
 _LOG_SHAPED = re.compile(
     rb"(?:[IWED] )?(?:srv|slot|que|res|cmn|spec) +\S"  # tagged
@@ -100,13 +100,39 @@ def objection(stream: Stream, event: Event, around: Around) -> str | None:
 
 
 def _runs_ahead(around: Around, last: int, clock: int) -> bool:
-    """After a jump forward: does the clock soon come back to where it was before, with no restart between?"""
-    at = clock
-    for now in islice(around.clocks_after(), _LOOK_AHEAD):
-        if now < at - CLOCK_NOISE_US:
-            return last - REORDER_US <= now <= last + RETURN_US
-        at = max(at, now)
+    """After a jump forward: does the clock soon come back to where it was before?
+
+    That is a copy from a server that was up for longer, or another server's lines between. A clock that falls below
+    that place and comes there later is a restart, or a copy that holds one: then the text around it must say so.
+    """
+    text = _may_be_text(around, last)
+    if not text and all(now >= clock - CLOCK_NOISE_US for now in islice(around.clocks_after(), _LOOK_NEAR)):
+        return False
+    fell_below = False
+    behind = _Text()
+    for head in islice(around.after(), _LOOK_FAR):
+        now = head.clock_us
+        if now is not None and (fell_below or now < clock - CLOCK_NOISE_US):
+            if now > last + RETURN_US or (not text and behind.begins_here):
+                return False
+            if now >= last - REORDER_US:
+                return not fell_below or _printed(around, last, behind.near, head)
+            if not text:
+                return False
+            fell_below = True
+        behind.passes(head)
     return False
+
+
+def _may_be_text(around: Around, last: int) -> bool:
+    """Could printed text begin where the clock jumped? Text stands in a debug record, or behind other text."""
+    for head in islice(around.before(), _LOOK):
+        if head.clock_us is None:
+            if _loose(head):
+                return True
+        elif head.clock_us <= last + CLOCK_NOISE_US:
+            return head.level == "D"
+    return True
 
 
 def _returns(around: Around, last: int) -> bool:
@@ -115,37 +141,59 @@ def _returns(around: Around, last: int) -> bool:
     That is a copy, or another server's lines between. A new process's clock comes there too, some time; a clock set
     back passes the place where it had been in the course of things, and mostly by far.
     """
-    for now in islice(around.clocks_after(), _LOOK_BACK):
+    for now in islice(around.clocks_after(), _LOOK_FAR):
         if now >= last - REORDER_US:
             return now <= last + RETURN_US
     return False
 
 
 def _inside_text(around: Around, last: int) -> bool:
-    """A start marker among old clocks: does the stretch they make up stand in printed text?
+    """A start marker among old clocks: does the stretch they make up stand in printed text?"""
+    behind = _Text()
+    for head in islice(around.after(), _LOOK_FAR):
+        if head.clock_us is not None and last - REORDER_US <= head.clock_us <= last + RETURN_US:
+            return _printed(around, last, behind.near, head)
+        behind.passes(head)
+    return False
+
+
+def _printed(around: Around, last: int, text_behind: bool, behind: Head) -> bool:
+    """Is the stretch of strange clocks between ``last`` and the line ``behind`` printed text?
 
     Servers that crash again and again at the same uptime look much like it, so both sides must say so: text or a
     debug record before the stretch; right behind it text, or where text led to it a debug record.
     """
     led = False
-    opener = None
-    for head in islice(around.before(), _LOOK_BACK):
+    for head in islice(around.before(), _LOOK_FAR):
         if head.clock_us is None:
             led = led or _loose(head)
         elif head.clock_us >= last - REORDER_US:
-            opener = head
-            break
-    if opener is None or not (led or opener.level == "D"):
-        return False
-    loose = False
-    for head in islice(around.after(), _LOOK_BACK):
-        if head.clock_us is None:
-            loose = _loose(head)
-        elif last - REORDER_US <= head.clock_us <= last + RETURN_US:
-            return loose or (led and head.level == "D")
-        else:
-            loose = False
+            return text_behind if not led and head.level == "D" else led and (text_behind or behind.level == "D")
     return False
+
+
+class _Text:
+    """Follows lines, and knows whether there is text that no log line looks like behind the last stamped one."""
+
+    __slots__ = ("_level", "_template", "near")
+
+    def __init__(self) -> None:
+        self.near = False
+        self._level: str | None = None
+        self._template = False
+
+    @property
+    def begins_here(self) -> bool:
+        """Can strange lines that follow now be text? It stands in debug records, or behind other text."""
+        return self.near or self._level == "D"
+
+    def passes(self, head: Head) -> None:
+        if head.clock_us is not None:
+            self.near = False
+            self._level = head.level
+            self._template = b"template" in head.body  # servers print the model's themselves, when they load it
+        elif not self._template:
+            self.near = self.near or _loose(head)
 
 
 def _loose(head: Head) -> bool:
