@@ -18,8 +18,13 @@ class Change(NamedTuple):
     """One thing that changed."""
 
     what: str
-    """``life``, ``phase``, ``pending``, ``end`` or ``fact``; or ``traffic``, which every request brings."""
+    """``life``, ``phase``, ``pending``, ``end``; ``fact``, which only helps; ``traffic``, which comes with requests."""
     words: str
+
+    @property
+    def decides(self) -> bool:
+        """Can a verdict turn on it?"""
+        return self.what not in ("fact", "traffic")
 
 
 class View(msgspec.Struct, frozen=True, eq=False, kw_only=True):
@@ -41,7 +46,8 @@ class View(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     twins: bool
     unseen_exit: bool
     counts_arrivals: bool
-    facts: tuple[tuple[str, str | None], ...]
+    facts: tuple[str | None, ...]
+    """Values in the order of the names of what can be known of a life."""
     exit: tuple[str, ...] | None
 
 
@@ -64,7 +70,7 @@ def view(life: LifeState) -> View:
         twins=sleep is not None and sleep.twins is not None,
         unseen_exit=sleep is not None and sleep.unseen_exit,
         counts_arrivals=ledger.counts_arrivals,
-        facts=_facts(life),
+        facts=_facts(ledger),
         exit=_end(ledger, life.exit) if life.exit is not None else None,
     )
 
@@ -82,14 +88,15 @@ def changes(before: View | None, after: View) -> list[Change]:
         lost = "its end was not seen (lines are missing); nothing in it is certain any more"
         found.append(Change("pending", f"of this sleep {lost}"))
     if after.twins and not before.twins:
-        found.append(Change("pending", "two launches right behind one wake: the first may have waited"))
+        slept = after.sleep.slept_us() if after.sleep is not None else None
+        within = ", but within the grace: no incident" if slept is not None and slept < GRACE_US else ""
+        found.append(Change("pending", f"two launches right behind one wake: the first may have waited{within}"))
     if before.counts_arrivals and not after.counts_arrivals:
         words = "a launch without an arrival of its own: launches are not counted against arrivals any more"
         found.append(Change("fact", words))
-    known = dict(before.facts)
-    found += [
-        Change("fact", f"{name}: {value}") for name, value in after.facts if value is not None and value != known[name]
-    ]
+    for (name, what), was, now in zip(_FACTS, before.facts, after.facts, strict=True):
+        if now is not None and now != was:
+            found.append(Change(what, f"{name}: {now}" if now else name))
     if after.exit != before.exit:
         words = "; ".join(after.exit) if after.exit is not None else "it did not end: it writes on"
         found.append(Change("end", words))
@@ -109,6 +116,9 @@ def remark(before: View | None, after: View, event: Event) -> str | None:
         return "a post of the server to itself: it takes an id, and is no request"
     if event.type == "request.launched" and event.fields.get("child"):
         return "a further answer to a request that is counted already"
+    if event.type == "request.arrived" and before is not None and before.arrivals == after.arrivals:
+        if before.pendings.keys() == after.pendings.keys():
+            return "in this build the line comes behind the first result: it says nothing of what waits"
     return None
 
 
@@ -144,6 +154,20 @@ SURER = {
 """For each kind, what makes it ``confirmed``."""
 
 
+_FACTS = (
+    ("build", "fact"),
+    ("era", "fact"),
+    ("verbosity", "fact"),
+    ("listens on", "fact"),
+    ("falls asleep when idle for", "fact"),
+    ("longest reload", "fact"),
+    ("the server has sleep mode on", "fact"),
+    ("asked to stop", "end"),
+    ("says that it aborts", "end"),
+    ("the reload failed", "end"),
+    ("the load failed", "end"),
+)
+"""What can be known of a life, with what a change of it is."""
 _NEWBORN = View(
     server="",
     phase=Phase.STARTING,
@@ -159,30 +183,25 @@ _NEWBORN = View(
     twins=False,
     unseen_exit=False,
     counts_arrivals=True,
-    facts=tuple((name, None) for name in (
-        "build", "era", "verbosity", "listens on", "sleeps when idle for", "longest reload", "asked to stop", "abort",
-        "the reload failed", "the load failed", "command line",
-    )),
+    facts=(None,) * len(_FACTS),
     exit=None,
-)  # fmt: skip
+)
 
 
-def _facts(life: LifeState) -> tuple[tuple[str, str | None], ...]:
-    ledger = life.ledger
-    values = (
+def _facts(ledger: Ledger) -> tuple[str | None, ...]:
+    return (
         ledger.build,
         ledger.era,
         None if ledger.verbosity is None else str(ledger.verbosity),
         ledger.url,
         None if ledger.idle_us is None else f"about {ledger.idle_us / 1e6:.0f} s",
         _seconds(ledger.reload_us) if ledger.reload_us else None,
-        "yes" if ledger.stopping is not None else None,
-        str(ledger.abort.fields.get("what", "yes")) if ledger.abort is not None else None,
-        "yes" if ledger.failed_reload is not None else None,
-        "yes" if ledger.load_failed is not None else None,
-        "sleep mode is on" if ledger.sleep_mode and not ledger.sleeps else None,
+        "" if ledger.sleep_mode and not ledger.sleeps else None,
+        "" if ledger.stopping is not None else None,
+        str(ledger.abort.fields.get("what", "")) if ledger.abort is not None else None,
+        "" if ledger.failed_reload is not None else None,
+        "" if ledger.load_failed is not None else None,
     )
-    return tuple(zip((name for name, _ in _NEWBORN.facts), values, strict=True))
 
 
 def _marks(pending: Pending) -> tuple[object, ...]:
@@ -237,6 +256,8 @@ def _pending(before: View, after: View) -> list[str]:
             words.append(f"{name} may lie in the queue: it was not launched")
             continue
         gained = [label for label, was, now in zip(_LABELS, seen or _UNMARKED, marks, strict=True) if was is not now]
+        if pending.extra is not None:
+            gained = [label for label in gained if label not in _LABELS[:2]]  # it came before the sleep
         words += [label.format(name=name, mark=after.sleep_mark) for label in gained]
     gone = [pending for pending in old if pending not in after.pendings]
     return words + [f"{request_words(pending, sleep)} is not pending any more" for pending in gone]

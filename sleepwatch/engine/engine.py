@@ -137,6 +137,7 @@ class Engine:
         self._now = now
         for life in list(self._lives.values()):
             if life.exit is None and life.ledger.phase in (Phase.ASLEEP, Phase.RELOADING):
+                life.sleep_seen = life.sleep_seen or now
                 self._judge(life)
         return self._output()
 
@@ -174,6 +175,20 @@ class Engine:
         """Go on from a state that :meth:`state` gave."""
         for name in _STATE:
             setattr(self, name, state[name])
+        for life in self._lives.values():
+            life.sleep_seen = None  # waiting is measured anew: the machine may have been off
+
+    @property
+    def waits(self) -> bool:
+        """Something may become an incident by waiting alone."""
+        return any(
+            life.exit is None and life.ledger.phase in (Phase.ASLEEP, Phase.RELOADING) and life.ledger.waits
+            for life in self._lives.values()
+        )
+
+    def current_lives(self) -> list[Life]:
+        """The lives in progress, as far as they are known."""
+        return [describe(life) for life in self._lives.values() if life.identified]
 
     def drain_lives(self) -> list[Life]:
         """The lives that ended since the last call."""
@@ -571,8 +586,10 @@ class Engine:
         return "stopped" if life.ledger.stopping is not None else "log ends"
 
     def _waited_us(self, life: LifeState) -> int | None:
-        if self._now is None or life.sleep_seen is None:
+        if not self._live:
             return None
+        if self._now is None or life.sleep_seen is None:
+            return 0
         return min(self._now.monotonic_us - life.sleep_seen.monotonic_us, self._now.wall_us - life.sleep_seen.wall_us)
 
     def _in_a_row(self, life: LifeState, dead: Verdict) -> Verdict | None:

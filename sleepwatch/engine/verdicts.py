@@ -185,6 +185,9 @@ def grade(
 def _grade(
     ledger: Ledger, sleep: Sleep, pending: Pending, *, waited_us: int | None, ended: str | None
 ) -> Grade | NoIncident:
+    waiting = ended is None and sleep.exit is None and pending.cancelled is None
+    if waiting and waited_us is not None and waited_us < GRACE_US:
+        return NoIncident("it may still be freed within the grace time")
     just_before = pending.before and _just_before(sleep, pending)
     reasons = []
     if pending.posted is not None:
@@ -220,6 +223,8 @@ def _grade(
         return NoIncident("after the wake a request that had waited would have been launched; no launch is left for it")
     if not pending.before:
         return Grade(CONFIRMED, ["H3b: it arrived between the server's falling asleep and its waking"])
+    if not just_before and ended is None:
+        return NoIncident("it arrived long before the sleep and was not launched; refused requests look the same")
     if not just_before:
         return Grade(POSSIBLE, ["it arrived before the sleep and was not launched; refused requests look the same"])
     if ended is None and waited_us is not None and waited_us >= GRACE_US:

@@ -20,13 +20,13 @@ _NO_NEWLINE = b"No parser definition detected, assuming pure content parser."
 class BareLog:
     """Reads the bytes of a bare log, in pieces of any size."""
 
-    def __init__(self, recogniser: Recogniser, gate: Gate) -> None:
+    def __init__(self, recogniser: Recogniser, gate: Gate, offset: int = 0) -> None:
         self._recogniser = recogniser
         self._gate = gate
         self._short_way = ShortWay(recogniser)
         self._buffer = b""
-        self._base = 0
-        """Offset of the buffer's first byte in the source."""
+        self._base = self._first = offset
+        """Offset of the buffer's first byte in the source; of the first byte that was ever fed."""
         self._done = 0
         """Lines that begin before this place in the buffer have been read."""
 
@@ -53,11 +53,12 @@ class BareLog:
 
     def state(self) -> dict[str, object]:
         """What a restart needs to go on from here."""
-        return {"buffer": self._buffer, "base": self._base, "done": self._done}
+        return {"buffer": self._buffer, "base": self._base, "first": self._first, "done": self._done}
 
     def resume(self, state: Mapping[str, Any]) -> None:
         """Go on from a state that :meth:`state` gave."""
         self._buffer, self._base, self._done = state["buffer"], state["base"], state["done"]
+        self._first = state["first"]
 
     def _read(self, buffer: bytes, done: int, limit: int) -> None:
         """Read the lines that begin in ``buffer[done:limit]``."""
@@ -83,7 +84,7 @@ class BareLog:
                 end = len(buffer)
             if start >= limit:
                 break
-            if start < done or (start == 0 and self._base) or place - start > HIT_REACH:
+            if start < done or (start == 0 and self._base != self._first) or place - start > HIT_REACH:
                 continue
             taken = -1 if wanting or end - start > REACH else take(start, end, literal)
             if taken < 0:

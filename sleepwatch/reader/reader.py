@@ -38,6 +38,7 @@ class Reader:
         self._recogniser = Recogniser(rules, "", sink, trace=trace)
         self._forced = envelope
         self._local: LocalTimes | None = None
+        self._offset = 0
         self._head: bytes = b""
         self._log: BareLog | FramedLog | None = None
         self._turning: bytes | None = None
@@ -66,12 +67,18 @@ class Reader:
         times = "once" if backs == 1 else f"{backs} times"
         return f"{words}; they go back {times}: the clock was set, or the parts are out of order"
 
-    def open(self, source: str, *, local: LocalTimes | None = None, missing: str | None = None) -> None:
-        """The next file. ``missing`` says why lines are missing between the last one and this."""
+    def open(
+        self, source: str, *, local: LocalTimes | None = None, missing: str | None = None, offset: int = 0
+    ) -> None:
+        """The next file, read from ``offset``, where a line begins.
+
+        ``missing`` says why lines are missing between the last file and this.
+        """
         self._recogniser.source = source
         if missing is not None:
             self._recogniser.gap(missing)
         self._local = local
+        self._offset = offset
         self._head = b""
         self._log = self._turning = self.envelope = None
         self.bytes = 0
@@ -117,6 +124,7 @@ class Reader:
             "recogniser": self._recogniser.state(),
             "bytes": self.bytes,
             "head": self._head,
+            "offset": self._offset,
             "envelope": None if self._log is None or self.envelope is None else self.envelope.name.rpartition("+")[2],
             "log": None if self._log is None else self._log.state(),
         }
@@ -125,6 +133,7 @@ class Reader:
         """Go on from a state that :meth:`state` gave: the same file is open, read as far."""
         self._recogniser.resume(state["recogniser"])
         self.bytes, self._head, self._local = state["bytes"], state["head"], local
+        self._offset = state["offset"]
         if state["envelope"] is not None:
             self.envelope = by_name(state["envelope"], local=local)
             if self.envelope.name == "bare":
@@ -152,9 +161,9 @@ class Reader:
             self._recogniser.joins(head)
         backwards = reversed_order(head, self.envelope)
         if self.envelope.name == "bare" and not backwards:
-            self._log = BareLog(self._recogniser, self._gate)
+            self._log = BareLog(self._recogniser, self._gate, self._offset)
         else:
-            self._log = FramedLog(self._recogniser, self._gate, self.envelope)
+            self._log = FramedLog(self._recogniser, self._gate, self.envelope, self._offset)
         if backwards:
             self._turning = data
         else:

@@ -21,13 +21,13 @@ SET_BACK_US = 2_000_000
 class FramedLog:
     """Reads the bytes of a log in a carrier's framing, in pieces of any size."""
 
-    def __init__(self, recogniser: Recogniser, gate: Gate, envelope: Envelope) -> None:
+    def __init__(self, recogniser: Recogniser, gate: Gate, envelope: Envelope, offset: int = 0) -> None:
         self._recogniser = recogniser
         self._gate = gate
         self._envelope = envelope
         self._rest = b""
         """The beginning of a line whose end has not come yet."""
-        self._offset = 0
+        self._offset = offset
         self._records: list[Record] = []
         self._hits: list[list[int]] = []
         """For each record, the literals in its text."""

@@ -1,0 +1,218 @@
+"""One watched log: what its follower delivers, through the reader and the engine, as it grows.
+
+The same reader and engine as :mod:`sleepwatch.scan`; only the caller differs. Pure of clock and store: time is passed
+in, and what was found is taken out with :meth:`LogWatch.take_out`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+
+import msgspec
+
+from sleepwatch.engine import Engine, Now, Output, Words
+from sleepwatch.engine.state import StateError, dump, restore
+from sleepwatch.model import Event, Gap, Incident, Life, SourceInfo
+from sleepwatch.reader import Gate, Reader
+from sleepwatch.rules import RuleSet
+from sleepwatch.sources.follow import Piece, State
+from sleepwatch.times import LocalTimes
+
+SETTLE_US = 10_000
+"""What came last is read without its later neighbours after this time of silence."""
+SETTLE_AT_MOST_US = 30_000
+"""… and at this age although more keeps coming."""
+
+
+class Found(msgspec.Struct, kw_only=True):
+    """What a watch found out since it was last asked."""
+
+    incidents: list[Incident] = []
+    """In the order they changed; the last of each id is how it stands."""
+    withdrawn: list[tuple[Incident, str]] = []
+    lives: list[Life] = []
+    gaps: list[Gap] = []
+
+    @property
+    def urgent(self) -> bool:
+        """Something a person may have to know: to be stored at once."""
+        return bool(self.incidents or self.withdrawn or self.gaps)
+
+
+class LogWatch:
+    """Reads one growing log."""
+
+    def __init__(
+        self, path: str, rules: RuleSet, gate: Gate, words: Mapping[str, Words], *, envelope: str | None = None
+    ) -> None:
+        self.path = path
+        self._words = words
+        self._engine = Engine(words, live=True)
+        self._reader = Reader(rules, self._sink, gate=gate, envelope=envelope)
+        self._file: str | None = None
+        self._found = Found()
+        self._unsettled_us: int | None = None
+        """Since when something has been fed that was not settled."""
+        self._fed_us: int | None = None
+        self._partial = False
+        self.dirty = False
+        """Its state has changed since it was last saved."""
+        self._blind: Incident | None = None
+
+    # -- bytes in -------------------------------------------------------------------------------------------------
+
+    def take(self, piece: Piece, now: Now) -> None:
+        """What a follower delivered."""
+        if piece.kind == "bytes":
+            if self._file != piece.file:
+                self._open(piece, now)
+            self._reader.feed(piece.data)
+            self._unsettled_us = self._unsettled_us if self._unsettled_us is not None else now.monotonic_us
+            self._fed_us = now.monotonic_us
+            self._partial = not piece.data.endswith(b"\n")
+            self.dirty = True
+        elif piece.kind == "rotated":
+            if self._file is not None:
+                self._reader.close()
+            self._file = None
+            self.dirty = True
+        elif piece.kind == "gap":
+            self._reader.gap(piece.cause)
+            self._found.gaps.append(
+                Gap(
+                    source=self.path,
+                    cause=piece.cause,
+                    from_offset=piece.offset,
+                    to_offset=piece.offset + piece.length if piece.length is not None else None,
+                    from_us=now.wall_us,
+                    to_us=now.wall_us,
+                )
+            )
+            self.dirty = True
+
+    def _open(self, piece: Piece, now: Now) -> None:
+        self._file = piece.file
+        self._reader.open(self.path, local=LocalTimes(reference_us=now.wall_us), offset=piece.offset)
+
+    def tick(self, now: Now, *, partial_us: int) -> None:
+        """Time has passed: read what has settled, and let the engine see how long things have waited."""
+        if self._unsettled_us is not None and self._fed_us is not None:
+            silent = now.monotonic_us - self._fed_us
+            if silent >= SETTLE_US or now.monotonic_us - self._unsettled_us >= SETTLE_AT_MOST_US:
+                self._reader.settle(partial=self._partial and silent >= partial_us)
+                self._unsettled_us = self._fed_us if self._partial and silent < partial_us else None
+        self._take_over(self._engine.tick(now))
+
+    def wants_us(self) -> int | None:
+        """How soon :meth:`tick` should be called again; None where only new bytes matter."""
+        if self._unsettled_us is not None:
+            return 250_000 if self._partial else SETTLE_US
+        return 250_000 if self._engine.waits else None
+
+    # -- what it found --------------------------------------------------------------------------------------------
+
+    def take_out(self) -> Found:
+        """What was found since the last call."""
+        found, self._found = self._found, Found()
+        found.lives = [*self._engine.drain_lives(), *self._engine.current_lives()]
+        return found
+
+    @property
+    def busy_lives(self) -> int:
+        """Server lives in progress."""
+        return len(self._engine.current_lives())
+
+    def info(self) -> SourceInfo:
+        """The log as reports and the store show it."""
+        envelope = self._reader.envelope
+        first, last = self._reader.wall_us
+        return SourceInfo(
+            source=self.path,
+            envelope=envelope.name if envelope is not None else "bare",
+            bytes=self._reader.bytes,
+            first_us=first,
+            last_us=last,
+            time_from=self._reader.time_from,
+        )
+
+    def _sink(self, event: Event) -> None:
+        self._take_over(self._engine.feed(event))
+
+    def _take_over(self, output: Output) -> None:
+        for transition in output.transitions:
+            self.dirty = True
+            if transition.withdrawn:
+                self._found.withdrawn.append((transition.incident, "what followed does not bear it out"))
+            else:
+                self._found.incidents.append(transition.incident)
+
+    # -- blindness ------------------------------------------------------------------------------------------------
+
+    def look_at_source(self, state: State, unread: int, now: Now, *, blind_us: int) -> None:
+        """Is this log being read? For too long not, that is an incident, and ends when it is read again."""
+        reason = _blind_reason(state, unread)
+        for_us = now.monotonic_us - state.since_us
+        if reason is not None and for_us >= blind_us and self._blind is None:
+            self._blind = self._blindness(reason, now.wall_us - for_us)
+            self._found.incidents.append(self._blind)
+            self.dirty = True
+        elif reason is None and self._blind is not None:
+            ended = msgspec.structs.replace(
+                self._blind, state="recovered", closed_us=now.wall_us, reason="the source is read again"
+            )
+            self._blind = None
+            self._found.incidents.append(ended)
+            self.dirty = True
+
+    def _blindness(self, reason: str, since_us: int) -> Incident:
+        words = self._words["blind"]
+        key = hashlib.sha256(f"blind\0{self.path}\0{since_us}".encode()).hexdigest()[:20]
+        return Incident(
+            id=key,
+            kind="blind",
+            confidence="confirmed",
+            state="open",
+            severity=words.severity,
+            server=self.path,
+            life="",
+            summary=f"{self.path} cannot be watched: {reason}.",
+            remedy=words.remedy,
+            reason=reason,
+            opened_us=since_us,
+        )
+
+    # -- over a restart -------------------------------------------------------------------------------------------
+
+    def state(self) -> bytes:
+        """What a restart needs to go on from here."""
+        return dump(
+            {
+                "engine": self._engine.state(),
+                "reader": self._reader.state(),
+                "file": self._file,
+                "blind": self._blind,
+                "partial": self._partial,
+            }
+        )
+
+    def resume(self, data: bytes, now: Now) -> None:
+        """Go on from a state that :meth:`state` gave. Raises StateError."""
+        state = restore(data)
+        try:
+            self._reader.resume(state["reader"], local=LocalTimes(reference_us=now.wall_us))
+            self._engine.resume(state["engine"])
+            self._file, self._blind, self._partial = state["file"], state["blind"], state["partial"]
+        except (KeyError, TypeError, AttributeError) as error:
+            raise StateError(f"the saved state is damaged ({error})") from error
+        self._unsettled_us = self._fed_us = now.monotonic_us
+
+
+def _blind_reason(state: State, unread: int) -> str | None:
+    if state.name == "absent":
+        return "there is no such file" + (f" ({state.reason})" if state.reason else "")
+    if state.name == "denied":
+        return "it may not be read" + (f" ({state.reason})" if state.reason else "")
+    if state.name == "error":
+        return f"reading it fails ({state.reason})"
+    return None
