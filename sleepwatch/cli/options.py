@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+
+if TYPE_CHECKING:
+    from sleepwatch.scan import Options
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -40,6 +43,34 @@ def db_option(command: _Command) -> _Command:
     return click.option(
         "--db", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="The incident database."
     )(command)
+
+
+def reading_options(command: _Command) -> _Command:
+    """How to read the lines of a log, as parameters ``tz``, ``year`` and ``envelope``: see :func:`reading`."""
+    for option in (
+        click.option("--envelope", metavar="NAME", help="Force the lines' carrier instead of telling it from them."),
+        click.option("--year", type=int, metavar="YYYY", help="Year of the first stamp that has none."),
+        click.option(
+            "--tz", metavar="ZONE", help="Zone of stamps that name none: Europe/Berlin, +02:00, local.  [default: UTC]"
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+def reading(tz: str | None, year: int | None, envelope: str | None) -> Options:
+    """These options as ``scan`` takes them. Raises SleepwatchError for a zone or carrier that there is not."""
+    from datetime import UTC
+
+    from sleepwatch import clock
+    from sleepwatch.envelopes import by_name
+    from sleepwatch.scan import Options
+    from sleepwatch.times import parse_zone
+
+    if envelope is not None:
+        by_name(envelope)  # a wrong name is told before anything is read
+    zone = UTC if tz is None else clock.local_zone() if tz == "local" else parse_zone(tz)
+    return Options(envelope=envelope, zone=zone, year=year)
 
 
 def output_options(command: _Command) -> _Command:

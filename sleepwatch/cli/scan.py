@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
-from sleepwatch.cli.options import output_options
+from sleepwatch.cli.options import output_options, reading, reading_options
 from sleepwatch.errors import SourceError
 
 if TYPE_CHECKING:
@@ -28,11 +28,7 @@ EXIT_FAILED = 2
     "-S", "--since", metavar="TIME", help="Only incidents open at this time or later (as journalctl takes it)."
 )
 @click.option("-U", "--until", metavar="TIME", help="Only incidents open at this time or earlier.")
-@click.option(
-    "--tz", metavar="ZONE", help="Zone of stamps that name none: Europe/Berlin, +02:00, local.  [default: UTC]"
-)
-@click.option("--year", type=int, metavar="YYYY", help="Year of the first stamp that has none.")
-@click.option("--envelope", metavar="NAME", help="Force the carrier of the lines instead of telling it from them.")
+@reading_options
 @click.option("--ungated", is_flag=True, hidden=True, help="Do not use the vectorised search.")
 def scan(
     paths: tuple[str, ...],
@@ -69,7 +65,7 @@ def scan(
     """
     from sleepwatch.scan import Scan
 
-    work = Scan(_options(since, until, tz, year, envelope, vectorised=not ungated))
+    work = Scan(_options(reading(tz, year, envelope), since, until, tz, vectorised=not ungated))
     if not work.vectorised and not ungated:
         click.echo("sleepwatch: the hyperscan library does not load here; reading is slower, not different", err=True)
     with _Progress() as progress:
@@ -89,27 +85,18 @@ def scan(
         sys.exit(EXIT_INCIDENTS)
 
 
-def _options(
-    since: str | None, until: str | None, tz: str | None, year: int | None, envelope: str | None, *, vectorised: bool
-) -> Options:
-    from datetime import UTC
+def _options(options: Options, since: str | None, until: str | None, tz: str | None, *, vectorised: bool) -> Options:
+    import msgspec
 
     from sleepwatch import clock
-    from sleepwatch.envelopes import by_name
-    from sleepwatch.scan import Options
-    from sleepwatch.times import parse_when, parse_zone
+    from sleepwatch.times import parse_when
 
-    if envelope is not None:
-        by_name(envelope)  # a wrong name is told before anything is read
-    zone = UTC if tz is None else clock.local_zone() if tz == "local" else parse_zone(tz)
-    now, here = clock.wall_us(), clock.local_zone()
-    return Options(
-        envelope=envelope,
+    now, zone = clock.wall_us(), clock.local_zone() if tz is None else options.zone
+    return msgspec.structs.replace(
+        options,
         vectorised=vectorised,
-        zone=zone,
-        year=year,
-        since_us=None if since is None else parse_when(since, now_us=now, zone=here if tz is None else zone),
-        until_us=None if until is None else parse_when(until, now_us=now, zone=here if tz is None else zone),
+        since_us=None if since is None else parse_when(since, now_us=now, zone=zone),
+        until_us=None if until is None else parse_when(until, now_us=now, zone=zone),
     )
 
 

@@ -43,12 +43,12 @@ def _unseen_in(source: SourceInfo, lives: list[Life]) -> Iterator[str]:
     if not lives:
         yield "no llama-server line was recognised, so it proves nothing either way"
         return
-    yield from _unseen_by(lives)
+    yield from unseen_by(lives)
     if source.time_from is None:
         yield "no wall time on the lines; times are the server's own clock, counted from each start"
 
 
-def _unseen_by(lives: list[Life]) -> list[str]:
+def unseen_by(lives: list[Life]) -> list[str]:
     """What the lives of one source could not show, each said once, with how many lives it holds for."""
     counts: dict[str, int] = {}
     for life in lives:

@@ -29,7 +29,7 @@ def line_numbers(result: ScanResult, opener: Opener, *, block_bytes: int = 1 << 
             continue
         with stream:
             offsets = sorted({one.offset for one in evidence})
-            numbers.update({(source, offset): line for offset, line in _count(stream, offsets, block_bytes)})
+            numbers.update({(source, offset): line for offset, line in count_lines(stream, offsets, block_bytes)})
 
     def numbered(evidence: Evidence) -> Evidence:
         return msgspec.structs.replace(evidence, line=numbers.get((evidence.source, evidence.offset), evidence.line))
@@ -69,7 +69,31 @@ def _by_source(result: ScanResult) -> Iterator[tuple[str, list[Evidence]]]:
     yield from sources.items()
 
 
-def _count(stream: BinaryIO, offsets: list[int], block_bytes: int) -> Iterator[tuple[int, int]]:
+class Line(msgspec.Struct, frozen=True):
+    """One line of a source."""
+
+    number: int
+    """The first is 1."""
+    offset: int
+    text: bytes
+    """Without its line feed; at most 64 KiB of it."""
+
+
+def lines_between(stream: BinaryIO, first: int, last: int) -> list[Line]:
+    """Lines ``first`` to ``last`` of a stream read from its beginning, as far as they are there."""
+    found: list[Line] = []
+    offset, number = 0, 1
+    while number <= last and (text := stream.readline(_LONGEST_MATCH)):
+        if number >= first:
+            found.append(Line(number, offset, text.rstrip(b"\n")))
+        offset += len(text)
+        while not text.endswith(b"\n") and (text := stream.readline(_LONGEST_MATCH)):
+            offset += len(text)
+        number += 1
+    return found
+
+
+def count_lines(stream: BinaryIO, offsets: list[int], block_bytes: int = 1 << 20) -> Iterator[tuple[int, int]]:
     """(offset, line number) for the sorted ``offsets``; those behind the end of the stream are left out."""
     line, begin, block = 1, 0, b""
     for offset in offsets:

@@ -24,10 +24,11 @@ def wall_words(wall_us: int | None) -> str | None:
     return None if text is None else f"{text[:10]} {text[11:23]} UTC"
 
 
-def clock_words(clock_us: int) -> str:
-    """The server's own log clock to the millisecond, as its lines show it: ``0.04.377`` (minutes, seconds, ms)."""
+def clock_words(clock_us: int, *, micro: bool = False) -> str:
+    """The server's own log clock, as its lines show it: ``0.04.377`` (minutes, seconds, ms), or with microseconds."""
     millis = clock_us // 1000
-    return f"{millis // 60_000}.{millis // 1000 % 60:02d}.{millis % 1000:03d}"
+    words = f"{millis // 60_000}.{millis // 1000 % 60:02d}.{millis % 1000:03d}"
+    return f"{words}.{clock_us % 1000:03d}" if micro else words
 
 
 def duration_words(duration_us: int) -> str:
