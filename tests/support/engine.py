@@ -220,3 +220,16 @@ def start_real_server(
         ),
         keep=keep,
     )
+
+
+def main(directory: str) -> None:
+    """Write ``llama-server``, ``tiny.gguf`` and ``wide.gguf`` into a directory, to try things by hand."""
+    place = Path(directory)
+    print(write_llama_server(place))
+    for shape in (TINY, WIDE):
+        write_model(shape, place / f"{shape.name}.gguf")
+        print(place / f"{shape.name}.gguf")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
