@@ -26,8 +26,6 @@ _READ_SECONDS = 30.0
 class Reply(msgspec.Struct, frozen=True, kw_only=True):
     """What came back: a status, or the connection's end (``error`` names it)."""
 
-    came_ns: int
-    """Monotonic clock."""
     latency_us: int
     """Since the request was sent."""
     status: int | None = None
@@ -94,8 +92,8 @@ class Request:
         return self._reply(status=response.status, body=body)
 
     def _reply(self, *, status: int | None = None, error: str | None = None, body: bytes = b"") -> Reply:
-        now = time.monotonic_ns()
-        return Reply(came_ns=now, latency_us=(now - self.sent_ns) // 1000, status=status, error=error, body=body)
+        latency_us = (time.monotonic_ns() - self.sent_ns) // 1000
+        return Reply(latency_us=latency_us, status=status, error=error, body=body)
 
     def close(self) -> None:
         """Hang up, as a client that gives up does."""

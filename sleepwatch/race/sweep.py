@@ -185,8 +185,9 @@ def _measure(plan: Plan, server: Server, placer: Placer, text: str, tokens: int,
     sleep_after_us = placer.measure_sleep(plan.launch.sleep_seconds + _SLEEP_LATE_SECONDS)
     if sleep_after_us is None:
         raise _never_slept(plan, server)
+    at = len(server.log)
     wake = client.post(server.port, "/completion", SHORT, _PATIENCE_SECONDS)
-    if wake is None or wake.status != 200:
+    if wake is None or not placer.served(wake, at):
         raise SleepwatchError("the server did not wake for a 1-token completion", hint="look at its log (--keep-logs)")
     return Facts(
         build=_build(server, plan.launch.program),
@@ -232,7 +233,7 @@ def _search(plan: Plan, facts: Facts) -> Search:
         return Search(plan.lo_us, plan.hi_us, plan.trials)
     # The window is the time between the wake check and the post: about the time the request takes when it is refused.
     lowest_us = -round(0.85 * facts.sleep_after_us)
-    lo_us = max(lowest_us, min(_LO_US, -round(1.3 * facts.awake_us)))
+    lo_us = min(plan.hi_us, max(lowest_us, min(_LO_US, -round(1.3 * facts.awake_us))))
     return Search(lo_us, plan.hi_us, plan.trials, lowest_us=lowest_us)
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import statistics
 import time
 from collections import deque
-from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -299,9 +298,9 @@ def _since_us(request: client.Request) -> int:
     return (time.monotonic_ns() - request.sent_ns) // 1000
 
 
-def _wait_until(moment_ns: int, now: Callable[[], int] = time.monotonic_ns) -> None:
+def _wait_until(moment_ns: int) -> None:
     """Return at this moment, to a few µs: the operating system's sleep alone is late by up to a millisecond."""
-    while (left := moment_ns - now()) > _SPIN_NS:
+    while (left := moment_ns - time.monotonic_ns()) > _SPIN_NS:
         time.sleep((left - _SPIN_NS) / 1e9)
-    while now() < moment_ns:
+    while time.monotonic_ns() < moment_ns:
         pass
