@@ -7,10 +7,21 @@ import time
 from datetime import UTC, datetime, tzinfo
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+from sleepwatch.engine.lives import Now
+
 
 def wall_us() -> int:
     """Wall time now, in microseconds since the Unix epoch, UTC."""
     return time.time_ns() // 1000
+
+
+class SystemClock:
+    """The machine's own clocks."""
+
+    @staticmethod
+    def now() -> Now:
+        """Monotonic (stands still while the machine is suspended) and wall time, at one moment."""
+        return Now(time.monotonic_ns() // 1000, wall_us())
 
 
 def local_zone() -> tzinfo:

@@ -1,0 +1,97 @@
+"""``sleepwatch run``: the daemon."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from pathlib import Path
+from types import FrameType
+
+import click
+
+from sleepwatch.cli.options import db_option
+
+EXIT_START = 3
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("-c", "--config", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Configuration.")
+@click.option("--file", "files", multiple=True, metavar="LOG", help="Follow this log or pattern. May be given again.")
+@db_option
+def run(config: Path | None, files: tuple[str, ...], db: Path | None) -> None:
+    """Follow logs, and keep and print every incident as it opens, changes and closes.
+
+    Reads /etc/sleepwatch/sleepwatch.toml, or the file given with -c; without one, what --file names. It goes on where
+    the last run was, also in files that were rotated meanwhile; the first time, it begins at the start of the server's
+    current life.
+
+    \b
+    Examples:
+      sleepwatch run --file /var/log/llama-server.log
+      sleepwatch run -c sleepwatch.toml
+
+    \b
+    Signals:
+      SIGTERM, SIGINT   finish what is begun and stop; a second one stops at once
+      SIGHUP            read the configuration again; a wrong one is refused and said
+
+    \b
+    Exit codes:
+      0  stopped as it was told
+      2  a wrong option or configuration
+      3  it could not start: the database, or another run
+    """
+    from sleepwatch.clock import SystemClock
+    from sleepwatch.config import DEFAULT_PATH, ConfigError, FileSource, Settings, load_settings
+    from sleepwatch.errors import SleepwatchError
+    from sleepwatch.service import Service
+    from sleepwatch.store import default_path
+
+    named = tuple(FileSource(path=str(Path(name).absolute())) for name in files)
+
+    def settings_now() -> Settings:
+        import msgspec
+
+        chosen = config if config is not None else DEFAULT_PATH
+        read = load_settings(chosen) if config is not None or (chosen.exists() and not named) else Settings()
+        return msgspec.structs.replace(read, file=(*read.file, *named))
+
+    settings = settings_now()
+    if not settings.file:
+        raise ConfigError(
+            "there is nothing to watch", hint="name a log with --file LOG, or [[file]] sections in a configuration"
+        )
+    database = db or (Path(settings.database.path) if settings.database.path else default_path())
+    service = Service(
+        settings,
+        database,
+        SystemClock(),
+        say=lambda line: click.echo(line),
+        complain=lambda line: click.echo(f"sleepwatch: {line}", err=True),
+        reload=settings_now if config is not None or DEFAULT_PATH.exists() else None,
+    )
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        if service.stopping:
+            sys.exit(128 + number)
+        service.stopping = True
+        service.wake()
+
+    def reload(number: int, frame: FrameType | None) -> None:
+        service.reloading = True
+        service.wake()
+
+    signal.signal(signal.SIGTERM, stop)
+    signal.signal(signal.SIGINT, stop)
+    signal.signal(signal.SIGHUP, reload)
+    try:
+        try:
+            service.start()
+        except SleepwatchError as error:
+            click.echo(f"sleepwatch: {error}", err=True)
+            sys.exit(EXIT_START)
+        for source in settings.file:
+            click.echo(f"watching {source.path}, incidents go to {database}")
+        service.run()
+    finally:
+        service.stop()

@@ -1,0 +1,402 @@
+"""The daemon: start, run, stop. Follows logs, keeps what it finds, and says when it cannot see.
+
+One thread. Everything found is stored in one transaction with how far each log was read and with the engine's state
+there, so a kill at any moment changes nothing: the next start reads the rest again and finds the same.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+from collections.abc import Callable
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+
+from sleepwatch import __version__
+from sleepwatch.config import ConfigError, Settings
+from sleepwatch.engine import Now
+from sleepwatch.engine.state import StateError
+from sleepwatch.errors import SleepwatchError
+from sleepwatch.model import Incident, ScanResult
+from sleepwatch.prefix import Head
+from sleepwatch.printable import printable
+from sleepwatch.reader import Gate
+from sleepwatch.rules import load, load_incidents
+from sleepwatch.scan import engine_words
+from sleepwatch.sdnotify import Notifier
+from sleepwatch.sources.follow import FileFollower
+from sleepwatch.sources.follow_set import FollowSet
+from sleepwatch.sources.identity import FileCheckpoint
+from sleepwatch.sources.watch import Watch
+from sleepwatch.store import Store, Transaction, open_store
+from sleepwatch.store.daemon import (
+    Checkpoint,
+    Pulse,
+    WatchRow,
+    checkpoints,
+    forget_lives,
+    pulse,
+    save_checkpoint,
+    save_pulse,
+    save_watches,
+)
+from sleepwatch.watching import Found, LogWatch
+
+DAY_US = 86_400_000_000
+BEAT_US = 30_000_000
+"""The pulse is written at least this often."""
+FORGET_EVERY_US = 3_600_000_000
+PUMP_BYTES = 4 << 20
+"""Read of one log before the next has its turn."""
+TOLD = 1_000
+LISTEN_EVERY = 20
+"""Steps after which the directories to listen to are looked at again."""
+
+
+class Clock(Protocol):
+    """The two clocks, injected."""
+
+    def now(self) -> Now:
+        """Both, at one moment."""
+
+
+Say = Callable[[str], None]
+"""Prints one line for the person."""
+
+
+class Service:
+    """Watches logs until it is told to stop."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        database: Path,
+        clock: Clock,
+        *,
+        say: Say,
+        complain: Say,
+        notifier: Notifier | None = None,
+        reload: Callable[[], Settings] | None = None,
+    ) -> None:
+        self.settings = settings
+        self.database = database
+        self._clock = clock
+        self._say = say
+        self._complain = Complaints(complain)
+        self._notifier = notifier or Notifier()
+        self._reload = reload
+        self._rules = load()
+        self._words = engine_words(load_incidents())
+        self._gate = Gate(self._rules.literals)
+        self._store: Store | None = None
+        self._lock: int | None = None
+        self._followers: FollowSet | None = None
+        self._notices: Watch | None = None
+        self._watches: dict[str, LogWatch] = {}
+        self._saved: dict[str, Checkpoint] = {}
+        self._pulse: Pulse | None = None
+        self._told: dict[str, tuple[str, str, str, int]] = {}
+        """What was printed last of the latest incidents."""
+        self._saved_us = self._forgot_us = 0
+        self.stopping = False
+        """Set by a signal: finish what is begun, then end."""
+        self.reloading = False
+        """Set by a signal: read the configuration again."""
+        self.steps = 0
+
+    # -- start ----------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Take the lock, open the database, and go on where the last run was. Raises SleepwatchError."""
+        self._take_lock()
+        self._store = open_store(self.database)
+        self._saved = checkpoints(self._store)
+        before = pulse(self._store)
+        now = self._clock.now()
+        self._pulse = Pulse(pid=os.getpid(), version=__version__, started_us=now.wall_us, beat_us=now.wall_us)
+        if before is not None and before.stopped_us is None:
+            self._complain.say(f"the last run (pid {before.pid}) ended without stopping; nothing is lost by that", now)
+        self._follow(now)
+        self._notifier.send("READY=1", f"STATUS={self._status()}")
+
+    def _take_lock(self) -> None:
+        path = self.database.with_name(self.database.name + ".lock")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise SleepwatchError(
+                f"{self.database}: another `sleepwatch run` uses this database", hint="stop it, or choose another --db"
+            ) from error
+        except OSError as error:
+            why = (error.strerror or str(error)).lower()
+            raise SleepwatchError(f"{path}: {why}", hint="choose another --db") from error
+
+    def _follow(self, now: Now) -> None:
+        places = {source: _place(saved) for source, saved in self._saved.items()}
+        self._notices = Watch()
+        self._followers = self._follow_set({name: place for name, place in places.items() if place is not None})
+        self._listen(now)
+
+    def _follow_set(self, places: dict[str, FileCheckpoint]) -> FollowSet:
+        starts = [pattern for pattern in self._rules.patterns if pattern.event == "process.start"]
+
+        def is_start(head: Head) -> bool:
+            return any(pattern.match(head.body) is not None for pattern in starts)
+
+        return FollowSet([one.path for one in self.settings.file], places, backfill=True, is_start=is_start)
+
+    def _listen(self, now: Now) -> None:
+        """Ask the kernel for notices; where it gives none, that is said once and the poll does."""
+        assert self._followers is not None
+        assert self._notices is not None
+        watched = self._followers.watched()
+        for sentence in self._notices.sync(watched.files, watched.directories):
+            self._complain.say(sentence, now)
+
+    # -- run ------------------------------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Until told to stop."""
+        while not self.stopping:
+            if self.reloading:
+                self.reloading = False
+                self._take_over_settings()
+            wait_us = self.step()
+            assert self._notices is not None
+            self._notices.wait(wait_us / 1e6)
+
+    def step(self) -> int:
+        """Look at everything once; returns how long to wait, at most, until the next look, in microseconds."""
+        assert self._followers is not None
+        now = self._clock.now()
+        self.steps += 1
+        following = self.settings.following
+        full = False
+        for follower, pieces in self._followers.poll(now.monotonic_us, PUMP_BYTES):
+            watch = self._watch_of(follower, now)
+            for piece in pieces:
+                watch.take(piece, now)
+            full = full or sum(len(piece.data) for piece in pieces) >= PUMP_BYTES // 2
+        for follower in self._followers.followers.values():
+            watch = self._watch_of(follower, now)
+            watch.tick(now, partial_us=round(following.partial_seconds * 1e6))
+            watch.look_at_source(follower.state, follower.unread, now, blind_us=round(following.blind_seconds * 1e6))
+        if self.steps % LISTEN_EVERY == 0:
+            self._listen(now)
+        self._save(now)
+        if self._notifier.watchdog_us is not None:
+            self._notifier.send("WATCHDOG=1")
+        wants = [us for us in (watch.wants_us() for watch in self._watches.values()) if us is not None]
+        longest = round(following.poll_seconds * 1e6)
+        if self._notifier.watchdog_us is not None:
+            longest = min(longest, self._notifier.watchdog_us // 3)
+        return 0 if full else min([longest, *wants])
+
+    def _watch_of(self, follower: FileFollower, now: Now) -> LogWatch:
+        path = str(follower.path)
+        watch = self._watches.get(path)
+        if watch is None:
+            watch = self._watches[path] = self._new_watch(path)
+            saved = self._saved.get(path)
+            if saved is not None:
+                self._go_on(watch, saved, now)
+        return watch
+
+    def _new_watch(self, path: str) -> LogWatch:
+        envelope = next((one.envelope for one in self.settings.file if fnmatchcase(path, one.path)), None)
+        return LogWatch(path, self._rules, self._gate, self._words, envelope=envelope)
+
+    def _go_on(self, watch: LogWatch, saved: Checkpoint, now: Now) -> None:
+        if saved.rules_digest != self._rules.digest:
+            self._complain.say(
+                f"{watch.path}: the rules have changed since it was last read; open lives begin anew", now
+            )
+            return
+        try:
+            watch.resume(saved.state, now)
+        except StateError as error:
+            self._complain.say(f"{watch.path}: {error}; open lives begin anew", now)
+
+    def _take_over_settings(self) -> None:
+        now = self._clock.now()
+        if self._reload is None:
+            self._complain.say("there is no configuration file to read again", now)
+            return
+        try:
+            settings = self._reload()
+        except ConfigError as error:
+            self._complain.say(f"the new configuration is refused, the old one stays: {error}", now)
+            return
+        self._save(now, always=True)
+        assert self._followers is not None
+        places = {name: follower.checkpoint() for name, follower in self._followers.followers.items()}
+        self._followers.close()
+        self.settings = settings
+        self._followers = self._follow_set({name: place for name, place in places.items() if place is not None})
+        self._watches = {path: watch for path, watch in self._watches.items() if path in self._followers.followers}
+        self._listen(now)
+        self._say("configuration read again")
+        self._notifier.send(f"STATUS={self._status()}")
+
+    def wake(self) -> None:
+        """End the wait between two looks: called by a signal."""
+        if self._notices is not None:
+            self._notices.wake()
+
+    # -- store ----------------------------------------------------------------------------------------------------
+
+    def _save(self, now: Now, *, always: bool = False) -> None:
+        """Store what was found, with how far everything was read: at once what is urgent, else every few seconds."""
+        found = {path: watch.take_out() for path, watch in self._watches.items()}
+        urgent = any(one.urgent for one in found.values())
+        due = now.monotonic_us - self._saved_us >= self.settings.following.checkpoint_seconds * 1e6
+        dirty = any(watch.dirty for watch in self._watches.values())
+        assert self._pulse is not None
+        beat = now.wall_us - self._pulse.beat_us >= BEAT_US
+        if not (always or urgent or beat or (due and dirty)):
+            return
+        assert self._store is not None
+        self._pulse = msgspec.structs.replace(self._pulse, beat_us=now.wall_us)
+        with self._store.transaction() as transaction:
+            for path, one in found.items():
+                self._store_found(transaction, self._watches[path], one)
+            self._save_places(transaction)
+            save_pulse(transaction, self._pulse)
+            if now.monotonic_us - self._forgot_us >= FORGET_EVERY_US:
+                forget_lives(transaction, now.wall_us - round(self.settings.database.keep_days * DAY_US))
+                self._forgot_us = now.monotonic_us
+        self._saved_us = now.monotonic_us
+        for path, one in found.items():
+            self._watches[path].dirty = False
+            self._tell(one)
+
+    def _store_found(self, transaction: Transaction, watch: LogWatch, found: Found) -> None:
+        latest = {incident.id: incident for incident in found.incidents}
+        transaction.record(
+            ScanResult(
+                sources=(watch.info(),),
+                lives=tuple(found.lives),
+                incidents=tuple(latest.values()),
+                gaps=tuple(found.gaps),
+                whole=False,
+            ),
+            self._rules.digest,
+        )
+        for incident, reason in found.withdrawn:
+            if incident.id not in latest:
+                transaction.withdraw(incident, reason, self._rules.digest)
+
+    def _save_places(self, transaction: Transaction) -> None:
+        assert self._followers is not None
+        rows = []
+        for follower in self._followers.followers.values():
+            path = str(follower.path)
+            watch = self._watches.get(path)
+            place = follower.checkpoint()
+            if watch is not None and place is not None and watch.dirty:
+                save_checkpoint(
+                    transaction,
+                    Checkpoint(
+                        source=path,
+                        file=msgspec.json.encode(place),
+                        state=watch.state(),
+                        rules_digest=self._rules.digest,
+                    ),
+                )
+            rows.append(_row(follower, watch))
+        save_watches(transaction, rows)
+
+    def _tell(self, found: Found) -> None:
+        """Print what changed, for the person who looks on."""
+        for incident in found.incidents:
+            told = (incident.kind, incident.confidence, incident.state, incident.count)
+            if incident.confidence != "possible" and self._told.get(incident.id) != told:
+                self._told[incident.id] = told
+                while len(self._told) > TOLD:
+                    del self._told[next(iter(self._told))]
+                self._say(_line(incident))
+        for incident, reason in found.withdrawn:
+            if self._told.pop(incident.id, None) is not None:
+                self._say(f"withdrawn: {incident.kind} {incident.server} {incident.id} ({reason})")
+
+    def _status(self) -> str:
+        count = len(self.settings.file)
+        return f"watching {count} source{'s' * (count != 1)}"
+
+    # -- stop -----------------------------------------------------------------------------------------------------
+
+    def stop(self) -> None:
+        """Save where everything stands and give everything back."""
+        self._notifier.send("STOPPING=1")
+        with contextlib.ExitStack() as ends:
+            if self._lock is not None:
+                ends.callback(os.close, self._lock)
+            if self._store is not None:
+                ends.callback(self._store.close)
+            if self._notices is not None:
+                ends.callback(self._notices.close)
+            if self._followers is not None:
+                ends.callback(self._followers.close)
+            if self._store is not None and self._pulse is not None:
+                now = self._clock.now()
+                self._pulse = msgspec.structs.replace(self._pulse, stopped_us=now.wall_us)
+                self._save(now, always=True)
+
+
+class Complaints:
+    """The daemon's own log on standard error: each sentence once, and again after an hour at the earliest."""
+
+    _AGAIN_US = 3_600_000_000
+    _MANY = 1_000
+
+    def __init__(self, write: Say) -> None:
+        self._write = write
+        self._said: dict[str, tuple[int, int]] = {}
+        """Sentence → (when it was written, how often it was left out since)."""
+
+    def say(self, sentence: str, now: Now) -> None:
+        """Write it, unless it was written within the hour."""
+        at, left_out = self._said.get(sentence, (None, 0))
+        if at is not None and now.monotonic_us - at < self._AGAIN_US:
+            self._said[sentence] = (at, left_out + 1)
+            return
+        if len(self._said) >= self._MANY:
+            self._said.clear()
+        self._said[sentence] = (now.monotonic_us, 0)
+        self._write(sentence + (f" ({left_out} more within the last hour)" if left_out else ""))
+
+
+def _place(saved: Checkpoint) -> FileCheckpoint | None:
+    """Where in the file the last run was; None where that cannot be read."""
+    try:
+        return msgspec.json.decode(saved.file, type=FileCheckpoint)
+    except msgspec.DecodeError:
+        return None
+
+
+def _row(follower: FileFollower, watch: LogWatch | None) -> WatchRow:
+    place = follower.checkpoint()
+    return WatchRow(
+        source=str(follower.path),
+        state=follower.state.name,
+        reason=follower.state.reason or None,
+        offset=place.offset if place is not None else 0,
+        unread=follower.unread,
+        envelope=watch.info().envelope if watch is not None else None,
+        lives=watch.busy_lives if watch is not None else 0,
+    )
+
+
+def _line(incident: Incident) -> str:
+    """An incident as one line for the person who looks on."""
+    what = "opened" if incident.state in ("open", "unresolved") else incident.state
+    return (
+        f"{what}: {incident.severity.upper()} {incident.kind} ({incident.confidence}) {printable(incident.server)}: "
+        f"{incident.summary} [{incident.id}]"
+    )
