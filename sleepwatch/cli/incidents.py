@@ -17,7 +17,10 @@ from sleepwatch.store.merge import KINDS, STATES
 if TYPE_CHECKING:
     from sleepwatch.model import Incident
     from sleepwatch.report.table import Style
+    from sleepwatch.report.verify import Check
     from sleepwatch.store import Store, Transition
+
+EXIT_CHANGED = 1
 
 _json_option = click.option("--json", "as_json", is_flag=True, help="One JSON document instead of plain text.")
 
@@ -89,24 +92,38 @@ def list_incidents(
 
 @incidents.command("show")
 @click.argument("incident_id", metavar="ID")
+@click.option("--verify", is_flag=True, help="Read the evidence again at its place: does it still stand?")
 @_json_option
 @db_option
-def show_incident(incident_id: str, as_json: bool, db: Path | None) -> None:
-    """Show one incident with its evidence and its timeline. The first characters of its ID are enough."""
+def show_incident(incident_id: str, verify: bool, as_json: bool, db: Path | None) -> None:
+    """Show one incident with its evidence and its timeline. The first characters of its ID are enough.
+
+    With --verify each piece of evidence is read again where it was found, also in what rotation has made of that file
+    since, compressed or not: the same text, and by its hash the same rest of the line. Exits 1 where one does not.
+    """
     with _open(db) as store:
         incident = store.incident(incident_id)
         timeline = store.timeline(incident.id)
+    checks: list[Check] = []
+    if verify:
+        from sleepwatch.report.verify import verify as check_again
+
+        checks = check_again(incident)
     if as_json:
         from sleepwatch.report import incident_entry, json_text
 
         document = {**incident_entry(incident), "timeline": [_transition_entry(one) for one in timeline]}
+        for entry, check in zip(document["evidence"], checks, strict=False):
+            entry["verified"] = {"state": check.state, "why": check.why, "found_in": check.found_in}
         click.echo(json_text(document), nl=False)
-        return
-    from sleepwatch.report import block
+    else:
+        from sleepwatch.report import block
 
-    style = _style()
-    for line in [*block(incident, style=style), *_history(timeline, style)]:
-        click.echo(line, color=True)
+        style = _style()
+        for line in [*block(incident, style=style), *_history(timeline, style), *_verified(checks, style)]:
+            click.echo(line, color=True)
+    if any(check.state != "stands" for check in checks):
+        sys.exit(EXIT_CHANGED)
 
 
 def _open(db: Path | None) -> Store:
@@ -152,6 +169,17 @@ def _history(timeline: list[Transition], style: Style) -> Iterator[str]:
         state = one.to_state if one.from_state in (None, one.to_state) else f"{one.from_state} -> {one.to_state}"
         kind = one.kind if one.count == 1 else f"{one.kind} ({one.count} deaths)"
         yield from field(label, f"{when}: {kind}, {one.confidence}, {state}: {one.reason}", style)
+        label = ""
+
+
+def _verified(checks: list[Check], style: Style) -> Iterator[str]:
+    from sleepwatch.report.table import field
+
+    label = "verify"
+    for check in checks:
+        where = f" (now in {check.found_in})" if check.found_in is not None else ""
+        why = f": {check.why}" if check.why is not None else ""
+        yield from field(label, f"{check.evidence.role}: {check.state}{where}{why}", style)
         label = ""
 
 

@@ -13,7 +13,7 @@ from sleepwatch.reader.window import REACH, LinesAround
 
 HIT_REACH = 8 << 10
 """No pattern has its literal further from the line's start than this; a later hit is text inside the line."""
-_NO_NEWLINE = b"No parser definition detected, assuming pure content parser."
+NO_NEWLINE = b"No parser definition detected, assuming pure content parser."
 """The one text the server prints without a newline behind it (llama.cpp ``common/chat.cpp``, seen at ``-lv 5``)."""
 
 
@@ -104,9 +104,9 @@ class BareLog:
         end = buffer.find(b"\n", start, start + REACH)
         line = buffer[start : end if end >= 0 else start + REACH]
         offset = self._base + start
-        glued = line.find(_NO_NEWLINE, 0, 256)
+        glued = line.find(NO_NEWLINE, 0, 256)
         if glued >= 0:
-            glued += len(_NO_NEWLINE)
+            glued += len(NO_NEWLINE)
             self._recogniser.line(line[:glued], offset, literals, LinesAround(buffer, start), None, None)
             line, offset = line[glued:], offset + glued
         self._recogniser.line(line, offset, literals, LinesAround(buffer, start), None, None)

@@ -71,6 +71,15 @@ def log_sets(paths: Sequence[str]) -> tuple[list[LogSet], list[tuple[str, str]]]
     return sets, failed
 
 
+def beside(path: Path) -> list[Path]:
+    """The other files of the same log, by their names: what rotation has made of it. Empty where none can be read."""
+    try:
+        files = [one for one in path.parent.iterdir() if one.is_file()]
+    except OSError:
+        return []
+    return sorted(one for one in files if one != path and _stem(one) == _stem(path))
+
+
 def _files(paths: Iterable[str], failed: list[tuple[str, str]]) -> Iterator[Path]:
     for name in paths:
         path = Path(name)

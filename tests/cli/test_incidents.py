@@ -13,6 +13,7 @@ from click.testing import CliRunner, Result
 
 from sleepwatch.cli import main
 from sleepwatch.report import incident_entry
+from sleepwatch.scan import scan
 from sleepwatch.store import open_store
 from tests.support.results import HANG, LIFE, RESULT
 
@@ -161,3 +162,30 @@ def test_the_default_database(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, d
     (tmp_path / "sleepwatch").mkdir()
     db.rename(tmp_path / "sleepwatch" / "sleepwatch.db")
     assert _run("list", environ=environ).exit_code == 0
+
+
+def test_verify_reads_the_evidence_again(corpus: Path, tmp_path: Path) -> None:
+    log, kept = tmp_path / "server.log", tmp_path / "kept.db"
+    data = (corpus / "b11368-default-abandon" / "server.log").read_bytes()
+    log.write_bytes(data)
+    result = scan([log])
+    with open_store(kept) as store:
+        store.record(result)
+    incident = result.incidents[0]
+    shown = _run("show", incident.id, "--verify", "--db", kept)
+    assert shown.exit_code == 0
+    assert shown.stdout.endswith(
+        "  verify  sleep: stands\n          wake: stands\n          cancel: stands\n          launch: stands\n"
+    )
+
+    cancel = next(evidence for evidence in incident.evidence if evidence.role == "cancel")
+    log.write_bytes(data[: cancel.offset] + b"x" + data[cancel.offset + 1 :])
+    shown = _run("show", incident.id, "--verify", "--db", kept)
+    assert shown.exit_code == 1
+    words = " ".join(shown.stdout.split())
+    assert f"cancel: changed: its text does not stand at byte {cancel.offset} of {log} any more" in words
+    asked = _run("show", incident.id, "--verify", "--json", "--db", kept)
+    assert asked.exit_code == 1
+    states = {one["role"]: one["verified"]["state"] for one in json.loads(asked.stdout)["evidence"]}
+    assert states == {"sleep": "stands", "wake": "stands", "cancel": "changed", "launch": "stands"}
+    assert "verified" not in _run("show", incident.id, "--json", "--db", kept).stdout
