@@ -27,6 +27,7 @@ COMMANDS = {
     "incidents": "Look at incidents kept in a database.",
     "explain": "Show what is recognised in a line, and why.",
     "rules": "List and test the rules.",
+    "check": "Say whether this host is exposed, protected and watched.",
     "sweep": "Drive a real server into the race and measure it.",
 }
 """Command name and its line in the help; each is the object of that name in ``sleepwatch.cli.<name>``."""

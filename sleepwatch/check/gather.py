@@ -1,0 +1,413 @@
+"""Looks at a host and writes down what is there. Reads files and asks systemd and container engines; never a server."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import re
+import socket
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from sleepwatch.check.facts import Facts, HostFacts, Preset, ServerFacts, Watcher
+from sleepwatch.config import DEFAULT_PATH, ConfigError, load_settings
+from sleepwatch.hosts import access, presets, units
+from sleepwatch.hosts.commandline import Invocation
+from sleepwatch.hosts.commands import Run, run
+from sleepwatch.hosts.containers import Container, find_container
+from sleepwatch.hosts.coredumps import find_coredumps
+from sleepwatch.hosts.journald import find_journald
+from sleepwatch.hosts.logs import Target, output_target, targets
+from sleepwatch.hosts.options import ServerOptions, parse_arguments, parse_environment
+from sleepwatch.hosts.processes import PROC, Found, ServerProcess, children, find_servers
+from sleepwatch.hosts.units import Unit, find_units
+
+_NETLINK_SOCK_DIAG = 4
+"""linux/netlink.h."""
+_LOWEST_PERSON = 1000
+"""The first uid of people, not of services (login.defs, UID_MIN)."""
+_BUILD_IN_IMAGE = re.compile(r"[:-]b(\d{4,5})(?:$|[-_.@])")
+_BUILD_IN_LOG = re.compile(rb"(?:build_info: b|build: |build )(\d{4,5})[ -]\(?[0-9a-f]{7,}")
+_HEAD_BYTES = 64 << 10
+
+
+def gather(
+    preset_files: Sequence[Path] = (),
+    *,
+    root: Path = Path("/"),
+    proc: Path | None = None,
+    run: Run | None = run,
+    booted: bool | None = None,
+    people: Iterable[tuple[str, int, str]] | None = None,
+) -> Facts:
+    """Everything the check needs to know. ``run`` None: no program is asked; ``people``: whose units are looked at.
+
+    ``root`` holds the host's ``/etc``, ``/usr`` and ``/run``; ``proc`` its processes.
+    """
+    proc = proc or PROC
+    unseen: list[str] = []
+    try:
+        found = find_servers(proc)
+    except OSError as error:
+        found = Found(())
+        unseen.append(f"running processes: {proc}: {(error.strerror or str(error)).lower()}")
+    unseen += found.unseen
+    unseen += [
+        f"process {pid} is a llama-server that has ended and waits for its parent to notice" for pid in found.defunct
+    ]
+    servers = found.servers
+    booted = units.RUNTIME_MARK.is_dir() if booted is None else booted
+    people = list(_people(servers, unseen) if people is None else people)
+    listed = find_units(
+        root=root,
+        run=run if booted else None,
+        wanted=[server.place.unit for server in servers if server.place.unit],
+        booted=booted,
+        homes=people,
+        environment=os.environ,
+    )
+    unseen += listed.unseen
+    watchers = _watchers(proc)
+    reader = access.reader_of(watchers[0].pid, proc) if watchers else None
+    host = HostFacts(
+        user=_user_name(os.geteuid()),
+        uid=os.geteuid(),
+        booted=booted,
+        journald=find_journald(root=root, run=run if booted else None),
+        coredumps=find_coredumps(root if proc == PROC else proc.parent),
+        watchers=watchers,
+        reader=f"the running sleepwatch (pid {watchers[0].pid})" if watchers else "this user",
+        sockets=_can_ask_sockets(),
+        unseen=tuple(dict.fromkeys(unseen)),
+    )
+    facts = _Assembly(servers, listed.units, reader, root, run).all()
+    facts += [_preset_alone(path) for path in preset_files if not _covered(path, facts)]
+    return Facts(host=host, servers=tuple(facts))
+
+
+class _Assembly:
+    """Puts processes, units and containers together into servers."""
+
+    def __init__(
+        self,
+        servers: tuple[ServerProcess, ...],
+        units: tuple[Unit, ...],
+        reader: access.Reader | None,
+        root: Path,
+        run: Run | None,
+    ) -> None:
+        self.servers = servers
+        self.units = units
+        self.reader = reader
+        self.root = root
+        self.run = run
+        self.names: dict[int, str] = {}
+        self.containers: dict[str, Container] = {}
+
+    def all(self) -> list[ServerFacts]:
+        """Running servers, routers before their children; then units that would start one."""
+        found = [self._running(server) for server in sorted(self.servers, key=lambda one: one.router is not None)]
+        used = {(facts.unit.name, facts.unit.owner) for facts in found if facts.unit is not None}
+        return found + [
+            self._unit_alone(unit, unit.invocation)
+            for unit in self.units
+            if unit.invocation is not None and not unit.masked and (unit.name, unit.owner) not in used
+        ]
+
+    def _running(self, server: ServerProcess) -> ServerFacts:
+        unit = self._unit_of(server)
+        container = self._container_of(server)
+        router = next((one for one in self.servers if one.pid == server.router), None)
+        options = server.options
+        is_router = router is None and server.is_router
+        name = self._name(server, unit, container)
+        self.names[server.pid] = name
+        would = _unit_options(unit) if unit is not None and not (container and not unit.invocation) else None
+        where = targets(options, server, unit, container)
+        if router is not None and server.router in self.names:
+            where = targets(options, server, None, container)
+        below = children(server, self.servers)
+        return ServerFacts(
+            name=name,
+            process=server,
+            unit=None if router is not None else unit,
+            container=container,
+            options=options,
+            would_start_with=would if router is None else None,
+            router=self.names.get(server.router, f"process {server.router}") if server.router is not None else None,
+            autoload=router.options.flag("models-autoload", True) if router is not None else True,
+            is_router=is_router,
+            others=_other_models(options, self._preset(options, server, unit)) if is_router else None,
+            preset=self._preset(options, server, unit) if is_router else None,
+            running_models=tuple(one.options.get("alias") or f"process {one.pid}" for one in below),
+            build=server.build or _build_of_image(container) or _build_in_log(where),
+            targets=where,
+            output=output_target(router if router is not None else server, unit, container)
+            if router or is_router
+            else None,
+            unreadable=self._unreadable(where),
+        )
+
+    def _unit_alone(self, unit: Unit, invocation: Invocation) -> ServerFacts:
+        options = _unit_options(unit) or ServerOptions()
+        where = targets(options, None, unit, None)
+        is_router = options.is_router and not _image_names_model(invocation)
+        preset = self._preset(options, None, unit) if is_router else None
+        return ServerFacts(
+            name=_unit_name(unit),
+            unit=unit,
+            options=options,
+            autoload=options.flag("models-autoload", True),
+            is_router=is_router,
+            others=_other_models(options, preset) if is_router else None,
+            preset=preset,
+            build=_build_in_path(invocation.program),
+            targets=where,
+            output=output_target(None, unit, None) if is_router else None,
+            unreadable=self._unreadable(where, missing_is_fine=True),
+            counted=unit.enabled or bool(unit.active),
+        )
+
+    def _unit_of(self, server: ServerProcess) -> Unit | None:
+        place = server.place
+        for unit in self.units:
+            if unit.manager == "system" and unit.name == place.unit:
+                return unit
+            if unit.manager == "user" and unit.name == place.user_unit and unit.owner == _user_name(place.user):
+                return unit
+        return None
+
+    def _container_of(self, server: ServerProcess) -> Container | None:
+        identity = server.place.container
+        if identity is None:
+            return None
+        if identity not in self.containers:
+            self.containers[identity] = find_container(
+                identity, server.place.engine or "container", run=self.run, root=self.root
+            )
+        return self.containers[identity]
+
+    def _name(self, server: ServerProcess, unit: Unit | None, container: Container | None) -> str:
+        """As incidents name it: unit, else container, else the process; ``/model`` for a router's child."""
+        if server.router in self.names:
+            return f"{self.names[server.router]}/{server.options.model or server.pid}"
+        if container is not None and (unit is None or container.name):
+            return container.name or f"container {container.id[:12]}"
+        if unit is not None:
+            return _unit_name(unit)
+        if server.place.unit or server.place.user_unit:
+            return server.place.unit or server.place.user_unit or ""
+        port = server.port or server.options.number("port")
+        return f"llama-server pid {server.pid}{f' port {port}' if port else ''}"
+
+    def _preset(self, options: ServerOptions, server: ServerProcess | None, unit: Unit | None) -> Preset | None:
+        named = options.get("models-preset")
+        if not named:
+            return None
+        if server is not None:
+            real = server.locate(named)
+        else:
+            base = (unit.working_directory if unit else None) or "/"
+            real = self.root / os.path.normpath(os.path.join(base, named)).lstrip("/")
+        return read_preset(real, named, options)
+
+    def _unreadable(self, where: Iterable[Target], *, missing_is_fine: bool = False) -> dict[str, str]:
+        found = {}
+        for target in where:
+            if target.path is None:
+                continue
+            if not os.path.lexists(target.path) and missing_is_fine:
+                continue
+            why = access.why_unreadable(target.path, self.reader)
+            if why is not None:
+                found[target.path] = why
+        return found
+
+
+def read_preset(path: Path, shown_as: str, router: ServerOptions) -> Preset:
+    """A preset file as a router with these options would use it."""
+    try:
+        file = presets.read(path, shown_as)
+    except presets.PresetError as error:
+        return Preset(path=shown_as, error=error.message, refused=error.hint is not None)
+    return Preset(
+        path=shown_as,
+        models=presets.models(file, router),
+        everywhere=presets.global_options(file),
+        problems=presets.problems(file),
+    )
+
+
+def _other_models(router: ServerOptions, preset: Preset | None) -> ServerOptions:
+    """What a model gets that no section names: the router's command line over ``[*]``, and what the process
+    inherits."""
+    inherited = {name: one for name, one in router.settings.items() if one.kind != "argument"}
+    everywhere = preset.everywhere if preset is not None else ServerOptions()
+    return presets.handed_down(router).over(everywhere).over(ServerOptions(inherited))
+
+
+def _unit_options(unit: Unit | None) -> ServerOptions | None:
+    if unit is None or unit.invocation is None:
+        return None
+    invocation = unit.invocation
+    given = parse_arguments(invocation.arguments)
+    environment = dict(invocation.environment) if invocation.engine else {**unit.environment, **invocation.environment}
+    options = given.over(parse_environment(environment))
+    if invocation.engine:
+        return options
+    paths = presets.config_paths({"HOME": unit.home or "/", **environment})
+    config, _ = presets.config_options(paths, lambda path: path)
+    return options.over(config)
+
+
+def _image_names_model(invocation: Invocation) -> bool:
+    return bool(invocation.engine) and any("MODEL" in name for name in invocation.environment)
+
+
+def _preset_alone(path: Path) -> ServerFacts:
+    preset = read_preset(path, str(path), ServerOptions())
+    return ServerFacts(
+        name=str(path),
+        options=ServerOptions(),
+        is_router=True,
+        others=_other_models(ServerOptions(), preset),
+        preset=preset,
+        counted=True,
+    )
+
+
+def _covered(path: Path, facts: Iterable[ServerFacts]) -> bool:
+    real = os.path.realpath(path)
+    return any(one.preset is not None and os.path.realpath(one.preset.path) == real for one in facts)
+
+
+def _unit_name(unit: Unit) -> str:
+    return f"{unit.name} (of {unit.owner})" if unit.manager == "user" else unit.name
+
+
+def _people(servers: Iterable[ServerProcess], unseen: list[str]) -> list[tuple[str, int, str]]:
+    """This user, those whose managers run a server, and for root everyone who has units of his own."""
+    wanted = {os.geteuid(), *(server.place.user for server in servers if server.place.user is not None)}
+    found = []
+    for entry in pwd.getpwall():
+        person = entry.pw_uid == 0 or entry.pw_uid >= _LOWEST_PERSON
+        has_units = (
+            person and (Path(entry.pw_dir) / ".config/systemd/user").is_dir() if _may_enter(entry.pw_dir) else False
+        )
+        if entry.pw_uid in wanted or has_units:
+            found.append((entry.pw_name, entry.pw_uid, entry.pw_dir))
+            if not _may_enter(entry.pw_dir):
+                unseen.append(f"{entry.pw_name}'s own units: {entry.pw_dir} may not be entered by this user")
+    return list(dict.fromkeys(found))
+
+
+def _may_enter(directory: str) -> bool:
+    return os.access(directory, os.X_OK) or not os.path.lexists(directory)
+
+
+def _user_name(uid: int | None) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name if uid is not None else "?"
+    except KeyError:
+        return str(uid)
+
+
+def _can_ask_sockets() -> bool | None:
+    """Whether the kernel answers sock_diag queries at all; none is sent about anybody's connection."""
+    if not hasattr(socket, "AF_NETLINK"):
+        return None
+    try:
+        socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _NETLINK_SOCK_DIAG).close()
+    except OSError:
+        return False
+    return True
+
+
+def _build_in_path(path: str) -> int | None:
+    found = re.search(r"(?:^|[/_.:-])b(\d{4,5})(?=[/_.-]|$)", path)
+    return int(found.group(1)) if found else None
+
+
+def _build_of_image(container: Container | None) -> int | None:
+    found = _BUILD_IN_IMAGE.search(container.image or "") if container is not None else None
+    return int(found.group(1)) if found else None
+
+
+def _build_in_log(where: Iterable[Target]) -> int | None:
+    """The build that the beginning of a log file names (``common/common.cpp``, ``server.cpp``)."""
+    for target in where:
+        if target.kind != "file" or target.path is None:
+            continue
+        try:
+            with open(target.path, "rb") as file:
+                found = _BUILD_IN_LOG.search(file.read(_HEAD_BYTES))
+        except OSError:
+            continue
+        if found:
+            return int(found.group(1))
+    return None
+
+
+# --- sleepwatch itself --------------------------------------------------------------------------------------------
+
+
+def _watchers(proc: Path) -> tuple[Watcher, ...]:
+    """Every running ``sleepwatch run``."""
+    found = []
+    try:
+        entries = sorted((entry for entry in os.listdir(proc) if entry.isdigit()), key=int)
+    except OSError:
+        return ()
+    for entry in entries:
+        try:
+            words = (proc / entry / "cmdline").read_bytes().decode("utf-8", "replace").split("\0")
+        except OSError:
+            continue
+        arguments = _run_arguments(words)
+        if arguments is not None and int(entry) != os.getpid():
+            found.append(_watcher(int(entry), arguments, _directory_of(proc / entry)))
+    return tuple(found)
+
+
+def _run_arguments(words: Sequence[str]) -> list[str] | None:
+    """What stands behind ``sleepwatch run``; None for any other command line."""
+    for at, word in enumerate(words[:4]):
+        if os.path.basename(word) == "sleepwatch" and at + 1 < len(words) and words[at + 1] == "run":
+            return [word for word in words[at + 2 :] if word]
+    return None
+
+
+def _directory_of(process: Path) -> str:
+    try:
+        return os.readlink(process / "cwd")
+    except OSError:
+        return "/"
+
+
+def _watcher(pid: int, arguments: Sequence[str], directory: str) -> Watcher:
+    given = _named(arguments, {"--file": "file", "--unit": "unit", "-u": "unit", "-c": "config", "--config": "config"})
+    files = tuple(os.path.normpath(os.path.join(directory, path)) for path in given.get("file", ()))
+    unit_names = tuple(given.get("unit", ()))
+    config = given.get("config", (str(DEFAULT_PATH),))[-1]
+    explicit = "config" in given
+    if not explicit and (files or unit_names):
+        return Watcher(pid=pid, files=files, units=unit_names)
+    path = Path(os.path.join(directory, config))
+    try:
+        settings = load_settings(path)
+    except ConfigError as error:
+        if not explicit and not os.path.lexists(path) and os.access(path.parent.parent, os.X_OK):
+            return Watcher(pid=pid, everything=True)
+        return Watcher(pid=pid, files=files, units=unit_names, config=str(path), config_error=error.message)
+    files += tuple(one.path for one in settings.file)
+    return Watcher(pid=pid, files=files, units=unit_names, config=str(path), everything=not files and not unit_names)
+
+
+def _named(arguments: Sequence[str], names: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
+    found: dict[str, tuple[str, ...]] = {}
+    for at, word in enumerate(arguments):
+        name, equals, value = word.partition("=")
+        if name in names:
+            given = value if equals else arguments[at + 1] if at + 1 < len(arguments) else ""
+            found[names[name]] = (*found.get(names[name], ()), given)
+    return found

@@ -1,0 +1,294 @@
+"""llama-server's options, as data.
+
+From the generated option list in llama.cpp's ``tools/server/README.md`` (September 2026) and ``common/arg.cpp``;
+options that older builds knew are kept, because old builds are still run. One option a line:
+
+    spellings  !negated spellings  N (takes a value) or NN (two)  names of environment variables
+
+The first long spelling names the option.
+"""
+
+from __future__ import annotations
+
+TABLE = """
+-h --help --usage
+--version
+-cl --cache-list
+--completion-bash
+--verbose-prompt
+-t --threads N LLAMA_ARG_THREADS
+-tb --threads-batch N
+-C --cpu-mask N
+-Cr --cpu-range N
+--cpu-strict N
+--prio N
+--poll N
+-Cb --cpu-mask-batch N
+-Crb --cpu-range-batch N
+--cpu-strict-batch N
+--prio-batch N
+--poll-batch N
+-c --ctx-size N LLAMA_ARG_CTX_SIZE
+-n --predict --n-predict N LLAMA_ARG_N_PREDICT
+-b --batch-size N LLAMA_ARG_BATCH
+-ub --ubatch-size N LLAMA_ARG_UBATCH
+--keep N
+--swa-full LLAMA_ARG_SWA_FULL
+-fa --flash-attn N LLAMA_ARG_FLASH_ATTN
+-p --prompt N
+-f --file N
+--perf !--no-perf LLAMA_ARG_PERF LLAMA_ARG_NO_PERF
+-e --escape !--no-escape
+--rope-scaling N LLAMA_ARG_ROPE_SCALING_TYPE
+--rope-scale N LLAMA_ARG_ROPE_SCALE
+--rope-freq-base N LLAMA_ARG_ROPE_FREQ_BASE
+--rope-freq-scale N LLAMA_ARG_ROPE_FREQ_SCALE
+--yarn-orig-ctx N LLAMA_ARG_YARN_ORIG_CTX
+--yarn-ext-factor N LLAMA_ARG_YARN_EXT_FACTOR
+--yarn-attn-factor N LLAMA_ARG_YARN_ATTN_FACTOR
+--yarn-beta-slow N LLAMA_ARG_YARN_BETA_SLOW
+--yarn-beta-fast N LLAMA_ARG_YARN_BETA_FAST
+-gan --grp-attn-n N LLAMA_ARG_GRP_ATTN_N
+-gaw --grp-attn-w N LLAMA_ARG_GRP_ATTN_W
+-kvo --kv-offload !-nkvo !--no-kv-offload LLAMA_ARG_KV_OFFLOAD LLAMA_ARG_NO_KV_OFFLOAD
+--repack !-nr !--no-repack LLAMA_ARG_REPACK LLAMA_ARG_NO_REPACK
+--no-host LLAMA_ARG_NO_HOST
+-ctk --cache-type-k N LLAMA_ARG_CACHE_TYPE_K
+-ctv --cache-type-v N LLAMA_ARG_CACHE_TYPE_V
+-dt --defrag-thold N LLAMA_ARG_DEFRAG_THOLD
+--rpc N LLAMA_ARG_RPC
+-lm --load-mode N LLAMA_ARG_LOAD_MODE
+-lzm --lazy-mode N LLAMA_ARG_LAZY_MODE
+--mlock LLAMA_ARG_MLOCK
+--mmap !--no-mmap LLAMA_ARG_MMAP LLAMA_ARG_NO_MMAP
+-dio --direct-io !-ndio !--no-direct-io LLAMA_ARG_DIO LLAMA_ARG_NO_DIO
+--numa N LLAMA_ARG_NUMA
+-dev --device N LLAMA_ARG_DEVICE
+--list-devices
+-ot --override-tensor N LLAMA_ARG_OVERRIDE_TENSOR
+-cmoe --cpu-moe LLAMA_ARG_CPU_MOE
+-ncmoe --n-cpu-moe N LLAMA_ARG_N_CPU_MOE
+--moe-cache-mib N LLAMA_ARG_MOE_CACHE_MIB
+-ncffn --n-cpu-ffn N LLAMA_ARG_N_CPU_FFN
+-ngl --gpu-layers --n-gpu-layers N LLAMA_ARG_N_GPU_LAYERS
+-sm --split-mode N LLAMA_ARG_SPLIT_MODE
+-ts --tensor-split N LLAMA_ARG_TENSOR_SPLIT
+-mg --main-gpu N LLAMA_ARG_MAIN_GPU
+-fit --fit N LLAMA_ARG_FIT
+-fitt --fit-target N LLAMA_ARG_FIT_TARGET
+-fitc --fit-ctx N LLAMA_ARG_FIT_CTX
+--check-tensors
+--override-kv N
+--op-offload !--no-op-offload
+--lora N
+--lora-scaled N
+--control-vector N
+--control-vector-scaled N
+--control-vector-layer-range NN
+-m --model N LLAMA_ARG_MODEL
+-mu --model-url N LLAMA_ARG_MODEL_URL
+-dr --docker-repo N LLAMA_ARG_DOCKER_REPO
+-hf -hfr --hf-repo N LLAMA_ARG_HF_REPO
+-hff --hf-file N LLAMA_ARG_HF_FILE LLAMA_ARG_HF_REPO_FILE
+-hfv -hfrv --hf-repo-v N LLAMA_ARG_HF_REPO_V
+-hffv --hf-file-v N LLAMA_ARG_HF_FILE_V
+-mv --model-vocoder N
+--tts-use-guide-tokens
+-hft --hf-token N HF_TOKEN
+--log-disable
+--log-file N LLAMA_ARG_LOG_FILE LLAMA_LOG_FILE
+--log-jsonl !--no-log-jsonl LLAMA_ARG_LOG_JSONL LLAMA_ARG_NO_LOG_JSONL
+--log-colors N LLAMA_ARG_LOG_COLORS LLAMA_LOG_COLORS
+-v --verbose --log-verbose
+--offline LLAMA_ARG_OFFLINE LLAMA_OFFLINE
+-lv --verbosity --log-verbosity N LLAMA_ARG_LOG_VERBOSITY LLAMA_LOG_VERBOSITY
+--log-prefix !--no-log-prefix LLAMA_ARG_LOG_PREFIX LLAMA_ARG_NO_LOG_PREFIX LLAMA_LOG_PREFIX
+--log-timestamps !--no-log-timestamps LLAMA_ARG_LOG_TIMESTAMPS LLAMA_ARG_NO_LOG_TIMESTAMPS LLAMA_LOG_TIMESTAMPS
+--samplers N
+-s --seed N
+--sampler-seq --sampling-seq N
+--ignore-eos
+--temp --temperature N LLAMA_ARG_TEMPERATURE
+--top-k N LLAMA_ARG_TOP_K
+--top-p N LLAMA_ARG_TOP_P
+--min-p N LLAMA_ARG_MIN_P
+--top-nsigma --top-n-sigma N
+--xtc-probability N
+--xtc-threshold N
+--typical --typical-p N
+--repeat-last-n N
+--repeat-penalty N LLAMA_ARG_REPEAT_PENALTY
+--presence-penalty N LLAMA_ARG_PRESENCE_PENALTY
+--frequency-penalty N LLAMA_ARG_FREQUENCY_PENALTY
+--dry-multiplier N
+--dry-base N
+--dry-allowed-length N
+--dry-penalty-last-n N
+--dry-sequence-breaker N
+--adaptive-target N
+--adaptive-decay N
+--dynatemp-range N
+--dynatemp-exp N
+--mirostat N
+--mirostat-lr N
+--mirostat-ent N
+-l --logit-bias N
+--grammar N
+--grammar-file N
+-j --json-schema N
+-jf --json-schema-file N
+-bs --backend-sampling LLAMA_ARG_BACKEND_SAMPLING
+-lcs --lookup-cache-static N
+-lcd --lookup-cache-dynamic N
+--kv-unified-per-slot N LLAMA_ARG_KV_UNIFIED_PER_SLOT
+-ctxcp --ctx-checkpoints --swa-checkpoints N LLAMA_ARG_CTX_CHECKPOINTS
+-cpent --checkpoint-every-n-tokens N
+-cms --checkpoint-min-step N LLAMA_ARG_CHECKPOINT_MIN_SPACING_NT
+-cram --cache-ram N LLAMA_ARG_CACHE_RAM
+-kvu --kv-unified !-no-kvu !--no-kv-unified LLAMA_ARG_KV_UNIFIED LLAMA_ARG_NO_KV_UNIFIED LLAMA_ARG_KV_SPLIT
+--cache-idle-slots !--no-cache-idle-slots LLAMA_ARG_CACHE_IDLE_SLOTS LLAMA_ARG_NO_CACHE_IDLE_SLOTS
+--clear-idle !--no-clear-idle LLAMA_ARG_CLEAR_IDLE LLAMA_ARG_NO_CLEAR_IDLE
+--context-shift !--no-context-shift LLAMA_ARG_CONTEXT_SHIFT LLAMA_ARG_NO_CONTEXT_SHIFT
+-r --reverse-prompt N
+-sp --special
+--warmup !--no-warmup
+--spm-infill
+--pooling N LLAMA_ARG_POOLING
+-np --parallel N LLAMA_ARG_N_PARALLEL
+-cb --cont-batching !-nocb !--no-cont-batching LLAMA_ARG_CONT_BATCHING LLAMA_ARG_NO_CONT_BATCHING
+-mm --mmproj N LLAMA_ARG_MMPROJ
+-mmu --mmproj-url N LLAMA_ARG_MMPROJ_URL
+--mmproj-auto !--no-mmproj !--no-mmproj-auto LLAMA_ARG_MMPROJ_AUTO LLAMA_ARG_NO_MMPROJ_AUTO LLAMA_ARG_NO_MMPROJ
+--mmproj-offload !--no-mmproj-offload LLAMA_ARG_MMPROJ_OFFLOAD LLAMA_ARG_NO_MMPROJ_OFFLOAD
+-mmdev --mmproj-device N MTMD_BACKEND_DEVICE
+--image-min-tokens N LLAMA_ARG_IMAGE_MIN_TOKENS
+--image-max-tokens N LLAMA_ARG_IMAGE_MAX_TOKENS
+--mtmd-batch-max-tokens N LLAMA_ARG_MTMD_BATCH_MAX_TOKENS
+--video-fps N LLAMA_ARG_VIDEO_FPS
+--video-timestamp-interval N LLAMA_ARG_VIDEO_TIMESTAMP_INTERVAL
+--video-ffmpeg-dir N LLAMA_ARG_VIDEO_FFMPEG_DIR
+-a --alias N LLAMA_ARG_ALIAS
+--tags N LLAMA_ARG_TAGS
+--embd-normalize N
+--host N LLAMA_ARG_HOST
+--port N LLAMA_ARG_PORT
+--reuse-port LLAMA_ARG_REUSE_PORT
+--path N LLAMA_ARG_STATIC_PATH
+--cors-origins N LLAMA_ARG_CORS_ORIGINS
+--cors-methods N LLAMA_ARG_CORS_METHODS
+--cors-headers N LLAMA_ARG_CORS_HEADERS
+--cors-credentials !--no-cors-credentials LLAMA_ARG_CORS_CREDENTIALS LLAMA_ARG_NO_CORS_CREDENTIALS
+--api-prefix N LLAMA_ARG_API_PREFIX
+--ui-config --webui-config N LLAMA_ARG_UI_CONFIG LLAMA_ARG_WEBUI_CONFIG
+--ui-config-file --webui-config-file N LLAMA_ARG_UI_CONFIG_FILE LLAMA_ARG_WEBUI_CONFIG_FILE
+--ui-mcp-proxy --webui-mcp-proxy !--no-ui-mcp-proxy !--no-webui-mcp-proxy LLAMA_ARG_UI_MCP_PROXY
+--tools N LLAMA_ARG_TOOLS
+--tools-runtime N LLAMA_ARG_TOOLS_RUNTIME
+--mcp-servers-config N LLAMA_ARG_MCP_SERVERS_CONFIG
+--mcp-servers-json N LLAMA_ARG_MCP_SERVERS_JSON
+-ag --agent !-no-ag !--no-agent LLAMA_ARG_AGENT LLAMA_ARG_NO_AGENT
+--ui --webui !--no-ui !--no-webui LLAMA_ARG_UI LLAMA_ARG_NO_UI LLAMA_ARG_WEBUI LLAMA_ARG_NO_WEBUI
+--embedding --embeddings LLAMA_ARG_EMBEDDINGS
+--rerank --reranking LLAMA_ARG_RERANKING
+--api-key N LLAMA_API_KEY
+--api-key-file N LLAMA_ARG_API_KEY_FILE
+--ssl-key-file N LLAMA_ARG_SSL_KEY_FILE
+--ssl-cert-file N LLAMA_ARG_SSL_CERT_FILE
+--chat-template-kwargs N LLAMA_ARG_CHAT_TEMPLATE_KWARGS LLAMA_CHAT_TEMPLATE_KWARGS
+-to --timeout N LLAMA_ARG_TIMEOUT
+--sse-ping-interval N LLAMA_ARG_SSE_PING_INTERVAL
+--threads-http N LLAMA_ARG_THREADS_HTTP
+--cache-prompt !--no-cache-prompt LLAMA_ARG_CACHE_PROMPT LLAMA_ARG_NO_CACHE_PROMPT
+--cache-reuse N LLAMA_ARG_CACHE_REUSE
+--metrics LLAMA_ARG_ENDPOINT_METRICS
+--props LLAMA_ARG_ENDPOINT_PROPS
+--slots !--no-slots LLAMA_ARG_ENDPOINT_SLOTS LLAMA_ARG_NO_ENDPOINT_SLOTS
+--slot-save-path N LLAMA_ARG_SLOT_SAVE_PATH
+--media-path N LLAMA_ARG_MEDIA_PATH
+--models-dir N LLAMA_ARG_MODELS_DIR
+--models-preset N LLAMA_ARG_MODELS_PRESET
+--models-max N LLAMA_ARG_MODELS_MAX
+--models-autoload !--no-models-autoload LLAMA_ARG_MODELS_AUTOLOAD LLAMA_ARG_NO_MODELS_AUTOLOAD
+--jinja !--no-jinja LLAMA_ARG_JINJA LLAMA_ARG_NO_JINJA
+--reasoning-format N LLAMA_ARG_THINK
+-rea --reasoning N LLAMA_ARG_REASONING
+--reasoning-effort N LLAMA_ARG_REASONING_EFFORT
+--reasoning-budget N LLAMA_ARG_THINK_BUDGET
+--reasoning-budget-message N LLAMA_ARG_THINK_BUDGET_MESSAGE
+--reasoning-preserve !--no-reasoning-preserve LLAMA_ARG_REASONING_PRESERVE LLAMA_ARG_NO_REASONING_PRESERVE
+--chat-template N LLAMA_ARG_CHAT_TEMPLATE
+--chat-template-file N LLAMA_ARG_CHAT_TEMPLATE_FILE
+--skip-chat-parsing !--no-skip-chat-parsing LLAMA_ARG_SKIP_CHAT_PARSING LLAMA_ARG_NO_SKIP_CHAT_PARSING
+--prefill-assistant !--no-prefill-assistant LLAMA_ARG_PREFILL_ASSISTANT LLAMA_ARG_NO_PREFILL_ASSISTANT
+-sps --slot-prompt-similarity N
+--lora-init-without-apply
+--sleep-idle-seconds N
+--log-prompts-dir N
+--spec-draft-hf -hfd -hfrd --hf-repo-draft N LLAMA_ARG_SPEC_DRAFT_HF_REPO LLAMA_ARG_HFD_REPO
+--spec-draft-threads -td --threads-draft N
+--spec-draft-threads-batch -tbd --threads-batch-draft N
+--spec-draft-cpu-mask -Cd --cpu-mask-draft N
+--spec-draft-cpu-range -Crd --cpu-range-draft N
+--spec-draft-cpu-strict --cpu-strict-draft N
+--spec-draft-prio --prio-draft N
+--spec-draft-poll --poll-draft N
+--spec-draft-cpu-mask-batch -Cbd --cpu-mask-batch-draft N
+--spec-draft-cpu-strict-batch --cpu-strict-batch-draft N
+--spec-draft-prio-batch --prio-batch-draft N
+--spec-draft-poll-batch --poll-batch-draft N
+--spec-draft-override-tensor -otd --override-tensor-draft N
+--spec-draft-cpu-moe -cmoed --cpu-moe-draft LLAMA_ARG_SPEC_DRAFT_CPU_MOE LLAMA_ARG_CPU_MOE_DRAFT
+--spec-draft-n-cpu-moe --spec-draft-ncmoe -ncmoed --n-cpu-moe-draft N LLAMA_ARG_SPEC_DRAFT_N_CPU_MOE
+--spec-draft-n-max N LLAMA_ARG_SPEC_DRAFT_N_MAX
+--spec-draft-n-min N LLAMA_ARG_SPEC_DRAFT_N_MIN
+--spec-draft-ctx-size -cd --ctx-size-draft N LLAMA_ARG_CTX_SIZE_DRAFT
+--spec-draft-replace --spec-replace NN
+--spec-synth-len N LLAMA_ARG_SPEC_SYNTH_LEN
+--spec-synth-rates N LLAMA_ARG_SPEC_SYNTH_RATES
+--spec-draft-p-split --draft-p-split N LLAMA_ARG_SPEC_DRAFT_P_SPLIT LLAMA_ARG_DRAFT_P_SPLIT
+--spec-draft-p-min --draft-p-min N LLAMA_ARG_SPEC_DRAFT_P_MIN LLAMA_ARG_DRAFT_P_MIN
+--spec-draft-backend-sampling !--no-spec-draft-backend-sampling LLAMA_ARG_SPEC_DRAFT_BACKEND_SAMPLING
+--spec-draft-sampling N LLAMA_ARG_SPEC_DRAFT_SAMPLING
+--spec-draft-device -devd --device-draft N
+--spec-draft-ngl -ngld --gpu-layers-draft --n-gpu-layers-draft N LLAMA_ARG_N_GPU_LAYERS_DRAFT
+--spec-draft-type-k -ctkd --cache-type-k-draft N LLAMA_ARG_SPEC_DRAFT_CACHE_TYPE_K LLAMA_ARG_CACHE_TYPE_K_DRAFT
+--spec-draft-type-v -ctvd --cache-type-v-draft N LLAMA_ARG_SPEC_DRAFT_CACHE_TYPE_V LLAMA_ARG_CACHE_TYPE_V_DRAFT
+--spec-draft-model -md --model-draft N LLAMA_ARG_SPEC_DRAFT_MODEL LLAMA_ARG_MODEL_DRAFT
+--spec-type N LLAMA_ARG_SPEC_TYPE
+--spec-default
+--spec-ngram-mod-n-min N
+--spec-ngram-mod-n-max N
+--spec-ngram-mod-n-match N
+--spec-ngram-simple-size-n N
+--spec-ngram-simple-size-m N
+--spec-ngram-simple-min-hits N
+--spec-ngram-map-k-size-n N
+--spec-ngram-map-k-size-m N
+--spec-ngram-map-k-min-hits N
+--spec-ngram-map-k4v-size-n N
+--spec-ngram-map-k4v-size-m N
+--spec-ngram-map-k4v-min-hits N
+--spec-ngram-size-n N
+--spec-ngram-size-m N
+--spec-ngram-min-hits N
+--spec-ngram-check-rate N
+--draft --draft-n --draft-max N LLAMA_ARG_DRAFT_MAX
+--draft-min --draft-n-min N LLAMA_ARG_DRAFT_MIN
+--embd-bge-small-en-default
+--embd-e5-small-en-default
+--embd-gte-small-default
+--embd-gemma-default
+--fim-qwen-1.5b-default
+--fim-qwen-3b-default
+--fim-qwen-7b-default
+--fim-qwen-7b-spec
+--fim-qwen-14b-spec
+--fim-qwen-30b-default
+--gpt-oss-20b-default
+--gpt-oss-120b-default
+--vision-gemma-4b-default
+--vision-gemma-12b-default
+"""
+
+PRESET_ONLY = ("load-on-startup", "stop-timeout", "dedup-cache-models")
+"""Keys that stand only in preset files (llama.cpp ``common/arg.cpp``, ``common_params_add_preset_options``)."""
