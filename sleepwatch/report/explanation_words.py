@@ -98,12 +98,16 @@ def why_not_words(why: WhyNot) -> str:
 
 
 def change_words(step: Step, *, only_deciding: bool = False) -> list[str]:
-    """What changed in the ledgers; another life's change names its server."""
-    return [
-        printable(change.words if life is step.life else f"{life.server.name}: {change.words}")
-        for life, change in step.changes
-        if change.decides or not only_deciding
-    ]
+    """What changed in the ledgers; of another life than the line's own it is said so."""
+    words = []
+    for life, change in step.changes:
+        if not change.decides and only_deciding:
+            continue
+        whose = ""
+        if step.life is not None and life is not step.life:
+            whose = "the life before: " if life.server is step.life.server else f"{life.server.name}: "
+        words.append(printable(whose + change.words))
+    return words
 
 
 def transition_words(transition: Transition) -> str | None:
