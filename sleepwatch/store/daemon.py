@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
+from sleepwatch.model import Gap
 from sleepwatch.store.store import Store
 from sleepwatch.store.transaction import Transaction
 
@@ -115,6 +116,16 @@ def pulse(store: Store) -> Pulse | None:
     if row is None:
         return None
     return Pulse(pid=row[0], version=row[1], started_us=row[2], beat_us=row[3], stopped_us=row[4])
+
+
+def gaps_since(store: Store, since_us: int) -> list[Gap]:
+    """The gaps that reach beyond this wall time, oldest first. Those whose time is not known are not among them."""
+    columns = Gap.__struct_fields__
+    rows = store.connection.execute(
+        f"SELECT {', '.join(columns)} FROM gap WHERE ifnull(to_us, from_us) >= ? ORDER BY ifnull(to_us, from_us), id",
+        (since_us,),
+    ).fetchall()
+    return [Gap(**dict(zip(columns, row, strict=True))) for row in rows]
 
 
 def forget_lives(transaction: Transaction, before_us: int) -> int:

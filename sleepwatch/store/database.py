@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sqlite3
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -69,10 +70,19 @@ def connect(path: Path, *, create: bool, read_only: bool, busy_timeout_ms: int) 
 
 def _prepare_file(path: Path, *, create: bool) -> None:
     """Make an empty file that only its owner can read, where there is none; else see that there is a file at all."""
-    if path.is_dir():
-        raise StoreError(f"{path} is a directory, not a database", hint=f"name a file in it: {path / 'sleepwatch.db'}")
-    if path.exists():
+    try:
+        if stat.S_ISDIR(path.stat().st_mode):
+            raise StoreError(
+                f"{path} is a directory, not a database", hint=f"name a file in it: {path / 'sleepwatch.db'}"
+            )
         return
+    except (FileNotFoundError, NotADirectoryError):
+        pass
+    except OSError as error:
+        raise StoreError(
+            f"the database {path} cannot be used: {(error.strerror or str(error)).lower()}",
+            hint="check the owner and mode of the file and its directory, or name another place with --db",
+        ) from error
     if not create:
         raise StoreError(
             f"there is no database at {path}", hint="`sleepwatch scan --db FILE LOG` makes one; name it with --db"

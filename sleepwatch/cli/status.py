@@ -1,0 +1,236 @@
+"""``sleepwatch status``: how it stands with the daemon, for a person and for a monitoring system."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from sleepwatch import clock
+from sleepwatch.cli.options import db_option
+
+if TYPE_CHECKING:
+    from sleepwatch.report.table import Style
+    from sleepwatch.status import Level, Reason, Status
+    from sleepwatch.store.daemon import WatchRow
+
+EXIT_UNKNOWN = 3
+
+
+class PluginCommand(click.Command):
+    """A command whose wrong options end in 3: to a monitoring system, 2 is a critical state."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """As click does, with the plug-ins' exit code."""
+        try:
+            return super().parse_args(ctx, args)
+        except click.UsageError as error:
+            click.echo(f"SLEEPWATCH UNKNOWN: {error.format_message()}")
+            ctx.exit(EXIT_UNKNOWN)
+
+
+@click.command(cls=PluginCommand, context_settings={"help_option_names": ["-h", "--help"]})
+@db_option
+@click.option("--json", "as_json", is_flag=True, help="One JSON document instead of plain text.")
+def status(db: Path | None, as_json: bool) -> None:
+    """Say whether a `sleepwatch run` is alive, what it watches, what it missed, and what is open.
+
+    The first line and the exit code are those of a monitoring plug-in (Nagios, Icinga, Checkmk …). It reads the
+    database and the lock beside it, writes nothing, and asks no server anything; any user who may read the database can
+    use it. Without --db it looks where the configuration says, else in your own database, else in the host's,
+    /var/lib/sleepwatch/sleepwatch.db.
+
+    \b
+    Examples:
+      sleepwatch status
+      sleepwatch status --db /var/lib/sleepwatch/sleepwatch.db --json
+
+    \b
+    Exit codes:
+      0  OK        a run is alive, every source is read, nothing is open
+      1  WARNING   gaps in the last day, a source that cannot be read, or a warning incident open
+      2  CRITICAL  a critical incident open, or no run is alive, or it makes no progress
+      3  UNKNOWN   no database that can be read, or a wrong option
+    """
+    from sleepwatch.errors import SleepwatchError
+    from sleepwatch.status import database_path, level, read_status, reasons
+
+    try:
+        read = read_status(db or database_path(), clock.wall_us())
+    except SleepwatchError as error:
+        if as_json:
+            from sleepwatch.report import json_text
+
+            click.echo(json_text({"schema_version": 1, "status": "UNKNOWN", "summary": str(error)}), nl=False)
+        else:
+            click.echo(f"SLEEPWATCH UNKNOWN: {error.message}")
+            if error.hint:
+                click.echo(error.hint)
+        sys.exit(EXIT_UNKNOWN)
+    found = reasons(read)
+    at = level(found)
+    if as_json:
+        from sleepwatch.report import json_text
+
+        click.echo(json_text(_document(read, found, at)), nl=False)
+    else:
+        from sleepwatch.report.table import Style
+
+        click.echo(f"SLEEPWATCH {at.name}: {_summary(read, found)} | {_figures(read)}")
+        for line in _lines(read, Style.of(sys.stdout, dict(os.environ))):
+            click.echo(line, color=True)
+    sys.exit(at)
+
+
+def _summary(read: Status, found: list[Reason]) -> str:
+    if found:
+        return "; ".join(reason.words for reason in found)
+    count = len(read.sources)
+    return f"{count} source{'s' * (count != 1)} watched, no incident open"
+
+
+def _figures(read: Status) -> str:
+    """Performance data: ``label=value;warn;crit``."""
+    from sleepwatch.status import STUCK_US
+
+    opened = [incident.severity for incident in read.open]
+    figures = [
+        f"critical={opened.count('critical')};;0",
+        f"warning={opened.count('warning')};0",
+        f"gaps={len(read.gaps)};0",
+        f"sources={len(read.sources)}",
+        f"unread={sum(source.unread for source in read.sources)}B",
+    ]
+    if read.silent_us is not None:
+        figures.append(f"silent={read.silent_us / 1e6:.0f}s;;{STUCK_US // 1_000_000}")
+    return " ".join(figures)
+
+
+# -- for a person -----------------------------------------------------------------------------------------------------
+
+
+def _lines(read: Status, style: Style) -> Iterator[str]:
+    from sleepwatch.report.table import field
+    from sleepwatch.report.times import wall_words
+
+    yield from field("database", read.database, style)
+    yield from field("run", _running(read), style)
+    label = "watched"
+    for source in read.sources:
+        yield from field(label, source.source, style)
+        yield from field("", _source_words(source, read.now_us), style)
+        label = ""
+    if not read.sources:
+        yield from field(label, "nothing", style)
+    label = "gaps"
+    for gap in read.gaps:
+        yield from field(label, f"{wall_words(gap.to_us or gap.from_us)}: {gap.source}: {gap.cause}", style)
+        label = ""
+    if not read.gaps:
+        yield from field(label, "none in the last day", style)
+    label = "open"
+    for incident in read.open:
+        opened = f" since {wall_words(incident.opened_us)}" if incident.opened_us is not None else ""
+        words = f"{incident.severity.upper()} {incident.kind} ({incident.confidence}) {incident.server}{opened}"
+        yield from field(label, f"{words} [{incident.id}]", style)
+        label = ""
+    if not read.open:
+        yield from field(label, "no incident", style)
+
+
+def _running(read: Status) -> str:
+    from sleepwatch import __version__
+    from sleepwatch.report.times import duration_words, wall_words
+
+    pulse = read.pulse
+    if pulse is None:
+        return "just starting" if read.running else "none has used this database"
+    if read.starting:
+        return "just starting"
+    silent = duration_words(read.silent_us or 0)
+    if pulse.stopped_us is not None:
+        return f"stopped {wall_words(pulse.stopped_us)} (pid {pulse.pid}, version {pulse.version})"
+    if read.running is False:
+        return f"ended without stopping, last seen {silent} ago (pid {pulse.pid}, version {pulse.version})"
+    up = duration_words(max(0, read.now_us - pulse.started_us))
+    words = f"pid {pulse.pid}, version {pulse.version}, up {up}, last sign of life {silent} ago"
+    if pulse.version != __version__:
+        words += f"; this is version {__version__}: restart it to use that"
+    return words
+
+
+def _source_words(source: WatchRow, now_us: int) -> str:
+    from sleepwatch.report.times import duration_words
+
+    words = source.state
+    if source.since_us is not None:
+        words += f" for {duration_words(max(0, now_us - source.since_us))}"
+    if source.reason:
+        words += f" ({source.reason})"
+    if source.state == "unwatched":
+        return words
+    words += f", at byte {source.offset}, {source.unread} bytes unread"
+    if source.envelope is not None:
+        words += f", lines: {source.envelope}"
+    return words + f", {source.lives} server {'life' if source.lives == 1 else 'lives'} in progress"
+
+
+# -- for a program ----------------------------------------------------------------------------------------------------
+
+
+def _document(read: Status, found: list[Reason], at: Level) -> dict[str, Any]:
+    from sleepwatch.printable import printable
+    from sleepwatch.report import incident_entry
+    from sleepwatch.report.times import rfc3339, seconds
+
+    pulse = read.pulse
+    return {
+        "schema_version": 1,
+        "status": at.name,
+        "summary": _summary(read, found),
+        "reasons": [{"status": reason.level.name, "words": reason.words} for reason in found],
+        "time": rfc3339(read.now_us),
+        "database": printable(read.database),
+        "run": None
+        if pulse is None
+        else {
+            "alive": read.alive,
+            "locked": read.running,
+            "pid": pulse.pid,
+            "version": pulse.version,
+            "started": rfc3339(pulse.started_us),
+            "last_sign_of_life": rfc3339(pulse.beat_us),
+            "silent_s": seconds(read.silent_us),
+            "stopped": rfc3339(pulse.stopped_us),
+        },
+        "sources": [
+            {
+                "source": printable(source.source),
+                "state": source.state,
+                "reason": source.reason,
+                "since": rfc3339(source.since_us),
+                "offset": source.offset,
+                "unread": source.unread,
+                "envelope": source.envelope,
+                "lives": source.lives,
+                "seen": rfc3339(source.seen_us),
+            }
+            for source in read.sources
+        ],
+        "gaps": [
+            {
+                "source": printable(gap.source),
+                "cause": printable(gap.cause),
+                "from": rfc3339(gap.from_us),
+                "to": rfc3339(gap.to_us),
+                "from_offset": gap.from_offset,
+                "to_offset": gap.to_offset,
+            }
+            for gap in read.gaps
+        ],
+        "incidents": [incident_entry(incident) for incident in read.open],
+    }
