@@ -7,9 +7,8 @@ there, so a kill at any moment changes nothing: the next start reads the rest ag
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Protocol
@@ -17,10 +16,10 @@ from typing import Protocol
 import msgspec
 
 from sleepwatch import __version__
-from sleepwatch.config import ConfigError, Settings
+from sleepwatch.config import ConfigError, FileSource, Settings
 from sleepwatch.engine import Now
 from sleepwatch.engine.state import StateError
-from sleepwatch.errors import SleepwatchError
+from sleepwatch.lock import take_lock
 from sleepwatch.model import Incident, ScanResult
 from sleepwatch.prefix import Head
 from sleepwatch.printable import printable
@@ -101,7 +100,8 @@ class Service:
         self._pulse: Pulse | None = None
         self._told: dict[str, tuple[str, str, str, int]] = {}
         """What was printed last of the latest incidents."""
-        self._saved_us = self._forgot_us = 0
+        self._saved_us: int | None = None
+        self._forgot_us = 0
         self.stopping = False
         """Set by a signal: finish what is begun, then end."""
         self.reloading = False
@@ -112,7 +112,7 @@ class Service:
 
     def start(self) -> None:
         """Take the lock, open the database, and go on where the last run was. Raises SleepwatchError."""
-        self._take_lock()
+        self._lock = take_lock(self.database)
         self._store = open_store(self.database)
         self._saved = checkpoints(self._store)
         before = pulse(self._store)
@@ -123,33 +123,20 @@ class Service:
         self._follow(now)
         self._notifier.send("READY=1", f"STATUS={self._status()}")
 
-    def _take_lock(self) -> None:
-        path = self.database.with_name(self.database.name + ".lock")
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            self._lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise SleepwatchError(
-                f"{self.database}: another `sleepwatch run` uses this database", hint="stop it, or choose another --db"
-            ) from error
-        except OSError as error:
-            why = (error.strerror or str(error)).lower()
-            raise SleepwatchError(f"{path}: {why}", hint="choose another --db") from error
-
     def _follow(self, now: Now) -> None:
         places = {source: _place(saved) for source, saved in self._saved.items()}
         self._notices = Watch()
-        self._followers = self._follow_set({name: place for name, place in places.items() if place is not None})
+        self._followers = self._follow_set(self.settings.file, places)
         self._listen(now)
 
-    def _follow_set(self, places: dict[str, FileCheckpoint]) -> FollowSet:
+    def _follow_set(self, sources: Sequence[FileSource], places: Mapping[str, FileCheckpoint | None]) -> FollowSet:
         starts = [pattern for pattern in self._rules.patterns if pattern.event == "process.start"]
 
         def is_start(head: Head) -> bool:
             return any(pattern.match(head.body) is not None for pattern in starts)
 
-        return FollowSet([one.path for one in self.settings.file], places, backfill=True, is_start=is_start)
+        known = {name: place for name, place in places.items() if place is not None}
+        return FollowSet([one.path for one in sources], known, backfill=True, is_start=is_start)
 
     def _listen(self, now: Now) -> None:
         """Ask the kernel for notices; where it gives none, that is said once and the poll does."""
@@ -183,10 +170,13 @@ class Service:
             for piece in pieces:
                 watch.take(piece, now)
             full = full or sum(len(piece.data) for piece in pieces) >= PUMP_BYTES // 2
-        for follower in self._followers.followers.values():
+        self._leave(set(self._followers.vanished) & set(self._watches), now)
+        for path, follower in self._followers.followers.items():
             watch = self._watch_of(follower, now)
             watch.tick(now, partial_us=round(following.partial_seconds * 1e6))
-            watch.look_at_source(follower.state, follower.unread, now, blind_us=round(following.blind_seconds * 1e6))
+            if not self._is_over(path, follower):
+                blind_us = round(following.blind_seconds * 1e6)
+                watch.look_at_source(follower.state, follower.unread, now, blind_us=blind_us)
         if self.steps % LISTEN_EVERY == 0:
             self._listen(now)
         self._save(now)
@@ -197,6 +187,11 @@ class Service:
         if self._notifier.watchdog_us is not None:
             longest = min(longest, self._notifier.watchdog_us // 3)
         return 0 if full else min([longest, *wants])
+
+    def _is_over(self, path: str, follower: FileFollower) -> bool:
+        """A pattern's match that was removed after it had been read to its end: nothing is missed there."""
+        named = any(path == one.path for one in self.settings.file)
+        return not named and follower.state.name == "absent" and not follower.unread
 
     def _watch_of(self, follower: FileFollower, now: Now) -> LogWatch:
         path = str(follower.path)
@@ -233,16 +228,34 @@ class Service:
         except ConfigError as error:
             self._complain.say(f"the new configuration is refused, the old one stays: {error}", now)
             return
-        self._save(now, always=True)
+        self._watch_instead(settings, now)
+        self._say("configuration read again")
+
+    def _watch_instead(self, settings: Settings, now: Now) -> None:
+        """Take over other settings. What is in both of them is gone on with, open lives and all."""
         assert self._followers is not None
+        assert self._store is not None
+        self._save(now, always=True)
+        self._saved = checkpoints(self._store)
+        before = {source: _place(saved) for source, saved in self._saved.items()}
         places = {name: follower.checkpoint() for name, follower in self._followers.followers.items()}
+        followers = self._follow_set(settings.file, {**before, **places})
+        self._leave(set(self._watches) - set(followers.followers), now)
         self._followers.close()
         self.settings = settings
-        self._followers = self._follow_set({name: place for name, place in places.items() if place is not None})
-        self._watches = {path: watch for path, watch in self._watches.items() if path in self._followers.followers}
+        self._followers = followers
+        self._saved_us = None  # the next step tells of the sources as they are now
         self._listen(now)
-        self._say("configuration read again")
         self._notifier.send(f"STATUS={self._status()}")
+
+    def _leave(self, paths: Collection[str], now: Now) -> None:
+        """Watch these no more; what was open about watching them is over."""
+        for path in paths:
+            self._watches[path].leave(now)
+        if paths:
+            self._save(now, always=True)
+        for path in paths:
+            del self._watches[path]
 
     def wake(self) -> None:
         """End the wait between two looks: called by a signal."""
@@ -253,20 +266,16 @@ class Service:
 
     def _save(self, now: Now, *, always: bool = False) -> None:
         """Store what was found, with how far everything was read: at once what is urgent, else every few seconds."""
-        found = {path: watch.take_out() for path, watch in self._watches.items()}
-        urgent = any(one.urgent for one in found.values())
-        due = now.monotonic_us - self._saved_us >= self.settings.following.checkpoint_seconds * 1e6
-        dirty = any(watch.dirty for watch in self._watches.values())
-        assert self._pulse is not None
-        beat = now.wall_us - self._pulse.beat_us >= BEAT_US
-        if not (always or urgent or beat or (due and dirty)):
+        if not (always or self._saved_us is None or self._save_is_due(now.monotonic_us - self._saved_us)):
             return
         assert self._store is not None
+        assert self._pulse is not None
+        found = {path: watch.take_out() for path, watch in self._watches.items()}
         self._pulse = msgspec.structs.replace(self._pulse, beat_us=now.wall_us)
         with self._store.transaction() as transaction:
             for path, one in found.items():
                 self._store_found(transaction, self._watches[path], one)
-            self._save_places(transaction)
+            self._save_places(transaction, now)
             save_pulse(transaction, self._pulse)
             if now.monotonic_us - self._forgot_us >= FORGET_EVERY_US:
                 forget_lives(transaction, now.wall_us - round(self.settings.database.keep_days * DAY_US))
@@ -275,6 +284,12 @@ class Service:
         for path, one in found.items():
             self._watches[path].dirty = False
             self._tell(one)
+
+    def _save_is_due(self, unsaved_us: int) -> bool:
+        if unsaved_us >= BEAT_US or any(watch.urgent for watch in self._watches.values()):
+            return True
+        due = unsaved_us >= self.settings.following.checkpoint_seconds * 1e6
+        return due and any(watch.dirty for watch in self._watches.values())
 
     def _store_found(self, transaction: Transaction, watch: LogWatch, found: Found) -> None:
         latest = {incident.id: incident for incident in found.incidents}
@@ -292,11 +307,10 @@ class Service:
             if incident.id not in latest:
                 transaction.withdraw(incident, reason, self._rules.digest)
 
-    def _save_places(self, transaction: Transaction) -> None:
+    def _save_places(self, transaction: Transaction, now: Now) -> None:
         assert self._followers is not None
         rows = []
-        for follower in self._followers.followers.values():
-            path = str(follower.path)
+        for path, follower in self._followers.followers.items():
             watch = self._watches.get(path)
             place = follower.checkpoint()
             if watch is not None and place is not None and watch.dirty:
@@ -309,7 +323,15 @@ class Service:
                         rules_digest=self._rules.digest,
                     ),
                 )
-            rows.append(_row(follower, watch))
+            if not self._is_over(path, follower):
+                rows.append(_row(follower, watch, now))
+        assert self._pulse is not None
+        since_us = self._pulse.started_us
+        rows.extend(
+            WatchRow(source=one.path, state="absent", reason="no file matches it", since_us=since_us)
+            for one in self.settings.file
+            if not any(path == one.path or fnmatchcase(path, one.path) for path in self._followers.followers)
+        )
         save_watches(transaction, rows)
 
     def _tell(self, found: Found) -> None:
@@ -380,12 +402,13 @@ def _place(saved: Checkpoint) -> FileCheckpoint | None:
         return None
 
 
-def _row(follower: FileFollower, watch: LogWatch | None) -> WatchRow:
+def _row(follower: FileFollower, watch: LogWatch | None, now: Now) -> WatchRow:
     place = follower.checkpoint()
     return WatchRow(
         source=str(follower.path),
         state=follower.state.name,
         reason=follower.state.reason or None,
+        since_us=now.wall_us - (now.monotonic_us - follower.state.since_us),
         offset=place.offset if place is not None else 0,
         unread=follower.unread,
         envelope=watch.info().envelope if watch is not None else None,

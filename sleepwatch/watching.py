@@ -12,6 +12,7 @@ from collections.abc import Mapping
 import msgspec
 
 from sleepwatch.engine import Engine, Now, Output, Words
+from sleepwatch.engine.ledger import Phase
 from sleepwatch.engine.state import StateError, dump, restore
 from sleepwatch.model import Event, Gap, Incident, Life, SourceInfo
 from sleepwatch.reader import Gate, Reader
@@ -23,6 +24,10 @@ SETTLE_US = 10_000
 """What came last is read without its later neighbours after this time of silence."""
 SETTLE_AT_MOST_US = 30_000
 """… and at this age although more keeps coming."""
+SILENT_US = 120_000_000
+"""A server that works, with no request its log knows of, writes within this time."""
+SILENT_AT_WORK_US = 1_800_000_000
+"""… and one that loads its model or works on a request within this."""
 
 
 class Found(msgspec.Struct, kw_only=True):
@@ -59,6 +64,11 @@ class LogWatch:
         self.dirty = False
         """Its state has changed since it was last saved."""
         self._blind: Incident | None = None
+        """Open while it is not being read."""
+        self._mute: Incident | None = None
+        """Open while its server works and nothing is written."""
+        self._behind: tuple[int, int] | None = None
+        """Since when something has been unread all the time, and how much was then."""
 
     # -- bytes in -------------------------------------------------------------------------------------------------
 
@@ -68,6 +78,7 @@ class LogWatch:
             if self._file != piece.file:
                 self._open(piece, now)
             self._reader.feed(piece.data)
+            self._speaks("its server writes again", now)
             self._unsettled_us = self._unsettled_us if self._unsettled_us is not None else now.monotonic_us
             self._fed_us = now.monotonic_us
             self._partial = not piece.data.endswith(b"\n")
@@ -112,6 +123,11 @@ class LogWatch:
 
     # -- what it found --------------------------------------------------------------------------------------------
 
+    @property
+    def urgent(self) -> bool:
+        """It has found something that is to be stored at once."""
+        return self._found.urgent
+
     def take_out(self) -> Found:
         """What was found since the last call."""
         found, self._found = self._found, Found()
@@ -151,23 +167,71 @@ class LogWatch:
 
     def look_at_source(self, state: State, unread: int, now: Now, *, blind_us: int) -> None:
         """Is this log being read? For too long not, that is an incident, and ends when it is read again."""
-        reason = _blind_reason(state, unread)
-        for_us = now.monotonic_us - state.since_us
-        if reason is not None and for_us >= blind_us and self._blind is None:
-            self._blind = self._blindness(reason, now.wall_us - for_us)
-            self._found.incidents.append(self._blind)
-            self.dirty = True
-        elif reason is None and self._blind is not None:
-            ended = msgspec.structs.replace(
-                self._blind, state="recovered", closed_us=now.wall_us, reason="the source is read again"
-            )
+        reason, since_us = _blind_reason(state), state.since_us
+        if not unread:
+            self._behind = None
+        elif self._behind is None:
+            self._behind = now.monotonic_us, unread
+        elif reason is None and unread >= self._behind[1]:
+            since_us = self._behind[0]
+            reason = f"it grows unread, {unread} bytes by now"
+        for_us = now.monotonic_us - since_us
+        if reason is not None and self._blind is None and for_us >= blind_us:
+            self._blind = self._begin("blind", reason, now.wall_us - for_us)
+        elif reason is None and self._blind is not None and not unread:
+            self._end(self._blind, "the source is read again", now)
             self._blind = None
-            self._found.incidents.append(ended)
-            self.dirty = True
 
-    def _blindness(self, reason: str, since_us: int) -> Incident:
+    def silence_allowed_us(self) -> int | None:
+        """How long nothing may come from a server that works, by what its log said last; None: for ever.
+
+        A request in work can print nothing for a long time (long prompts; before b9151 every answer), and so can a
+        load. A server that is asleep, by its log, has nothing to say.
+        """
+        allowed = SILENT_US
+        for ledger in (life.ledger for life in self._engine.lives if life.exit is None):
+            if ledger.phase is Phase.ASLEEP:
+                return None
+            if ledger.phase is not Phase.AWAKE or ledger.busy or ledger.queued:
+                allowed = SILENT_AT_WORK_US
+        return allowed
+
+    def server_is_mute(self, silent_us: int, now: Now) -> None:
+        """Its server works, and has written nothing for this long, which is longer than it may."""
+        if self._mute is None:
+            words = f"its server is at work and has written nothing for {silent_us // 1_000_000} s"
+            self._mute = self._begin("mute", words, now.wall_us - silent_us)
+
+    def server_is_gone(self, now: Now) -> None:
+        """No server writes here any more, so none is mute."""
+        self._speaks("its server has ended", now)
+
+    def leave(self, now: Now) -> None:
+        """It is not watched any more: what was open about watching it is over."""
+        self._speaks("it is no longer watched", now)
+        if self._blind is not None:
+            self._end(self._blind, "it is no longer watched", now)
+            self._blind = None
+
+    def _speaks(self, reason: str, now: Now) -> None:
+        if self._mute is not None:
+            self._end(self._mute, reason, now)
+            self._mute = None
+
+    def _begin(self, subject: str, reason: str, since_us: int) -> Incident:
+        incident = self._blindness(subject, reason, since_us)
+        self._found.incidents.append(incident)
+        self.dirty = True
+        return incident
+
+    def _end(self, incident: Incident, reason: str, now: Now) -> None:
+        ended = msgspec.structs.replace(incident, state="recovered", closed_us=now.wall_us, reason=reason)
+        self._found.incidents.append(ended)
+        self.dirty = True
+
+    def _blindness(self, subject: str, reason: str, since_us: int) -> Incident:
         words = self._words["blind"]
-        key = hashlib.sha256(f"blind\0{self.path}\0{since_us}".encode()).hexdigest()[:20]
+        key = hashlib.sha256(f"{subject}\0{self.path}\0{since_us}".encode()).hexdigest()[:20]
         return Incident(
             id=key,
             kind="blind",
@@ -192,6 +256,7 @@ class LogWatch:
                 "reader": self._reader.state(),
                 "file": self._file,
                 "blind": self._blind,
+                "mute": self._mute,
                 "partial": self._partial,
             }
         )
@@ -203,12 +268,13 @@ class LogWatch:
             self._reader.resume(state["reader"], local=LocalTimes(reference_us=now.wall_us))
             self._engine.resume(state["engine"])
             self._file, self._blind, self._partial = state["file"], state["blind"], state["partial"]
+            self._mute = state["mute"]
         except (KeyError, TypeError, AttributeError) as error:
             raise StateError(f"the saved state is damaged ({error})") from error
         self._unsettled_us = self._fed_us = now.monotonic_us
 
 
-def _blind_reason(state: State, unread: int) -> str | None:
+def _blind_reason(state: State) -> str | None:
     if state.name == "absent":
         return "there is no such file" + (f" ({state.reason})" if state.reason else "")
     if state.name == "denied":
