@@ -137,9 +137,8 @@ class Recogniser:
         )
 
     def passed_over(self, record: Record, line: bytes) -> None:
-        """A record no pattern's text is in; only the trace wants to know."""
-        if self.trace is not None:
-            self._tell(line, record.offset, split(line), (), record)
+        """A record no pattern's text is in: only the trace wants to know."""
+        self._tell(line, record.offset, split(line), (), record)
 
     def structured(self, record: Record, writer: Writer) -> bool:
         """An entry that says by its MESSAGE_ID and fields what it is, whatever language its text is in."""

@@ -136,6 +136,7 @@ class FramedLog:
             around = RecordsAround(self._records, at)
             recogniser.line(record.text[:REACH], record.offset, self._hits[at], around, writer_of(record), record)
             return
-        recogniser.passed_over(record, record.text[:REACH])
+        if recogniser.trace is not None:
+            recogniser.passed_over(record, record.text[:REACH])
         if recogniser.wanting:
             recogniser.show(split(record.text[:REACH]), writer_of(record))
