@@ -6,39 +6,47 @@ A configuration is accepted or refused as a whole; a running daemon keeps the on
 from __future__ import annotations
 
 import os
-import re
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
 
+from sleepwatch.config_keys import Problem, problems, shown, words
 from sleepwatch.errors import SleepwatchError
 
 DEFAULT_PATH = Path("/etc/sleepwatch/sleepwatch.toml")
 
 
 class ConfigError(SleepwatchError):
-    """A configuration that is wrong: the message names the file, the key path, and what to write instead."""
+    """A configuration that is wrong: each problem names the file, the key path, its value, and what is allowed."""
+
+    def __init__(self, *problems: str, hint: str | None = None) -> None:
+        more = len(problems) - 1
+        super().__init__(problems[0] + (f" (and {more} more)" if more else ""), hint=hint)
+        self.problems = problems
 
 
 _Seconds = Annotated[float, msgspec.Meta(ge=0.05, le=86_400)]
+_Path = Annotated[str, words("a path")]
 _Days = Annotated[float, msgspec.Meta(gt=0, le=36_500)]
 
 
 class FileSource(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One ``[[file]]``: a log file, or a pattern that matches several."""
 
-    path: str
+    path: Annotated[str, words("the path of a log file, or a pattern")]
     """Absolute, or relative to the configuration file. ``*``, ``?`` and ``[…]`` make a pattern."""
-    envelope: str | None = None
+    envelope: Annotated[str, words("a carrier's name (docs/envelopes.md)")] | None = None
     """The carrier of its lines; told from the lines where it is not given."""
 
 
 class Database(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """``[database]``: where incidents and the reading's state are kept."""
 
-    path: str | None = None
+    path: _Path | None = None
+    """Absolute, or relative to the configuration file."""
     keep_days: _Days = 30.0
     """Lives that ended longer ago and had no incident are forgotten. Incidents are kept."""
 
@@ -63,8 +71,9 @@ class Metrics(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     port: Annotated[int, msgspec.Meta(ge=1, le=65_535)] | None = None
     """Loopback only."""
-    textfile: str | None = None
-    """A file for node_exporter's textfile collector (its name must end in ``.prom``)."""
+    textfile: Annotated[str, words("a path that ends in .prom")] | None = None
+    """A file for node_exporter's textfile collector (its name must end in ``.prom``); absolute, or relative to the
+    configuration file."""
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -77,7 +86,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 def load_settings(path: Path) -> Settings:
-    """Read and check a configuration file. Raises ConfigError."""
+    """Read and check a configuration file; paths in it become absolute. Raises ConfigError, with all that is wrong."""
+    return settings_of(path, read_toml(path))
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """What the file says, unchecked. Raises ConfigError."""
     try:
         text = path.read_bytes().decode("utf-8")
     except FileNotFoundError as error:
@@ -89,91 +103,51 @@ def load_settings(path: Path) -> Settings:
             f"{path}: {(error.strerror or str(error)).lower()}", hint="check its mode and owner"
         ) from error
     try:
-        data = tomllib.loads(text)
+        return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{path}: not valid TOML: {error}") from error
-    settings = _convert(path, data)
-    return msgspec.structs.replace(settings, file=tuple(_absolute(path.parent, one) for one in settings.file))
 
 
-def _convert(path: Path, data: dict[str, Any]) -> Settings:
-    try:
+def settings_of(path: Path, data: dict[str, Any]) -> Settings:
+    """The settings a configuration file says. Raises ConfigError, with all that is wrong."""
+    wrong = list(problems(data, Settings))
+    settings = Settings()
+    if not wrong:
         settings = msgspec.convert(data, Settings)
-    except msgspec.ValidationError as error:
-        message, _, where = str(error).partition(" - at `$")
-        key = where.rstrip("`").removeprefix(".") or "the top level"
-        raise ConfigError(f"{path}: {key}: {_plain(message)}", hint=_hint(message, key)) from error
-    _check(path, settings)
-    return settings
+        wrong = list(_more_problems(settings))
+    if wrong:
+        raise ConfigError(
+            *(f"{path}: {problem}" for problem in wrong),
+            hint="`sleepwatch config show` lists every key with what it allows",
+        )
+    base = path.parent.absolute()
+    files = tuple(msgspec.structs.replace(one, path=_absolute(base, one.path)) for one in settings.file)
+    database, metrics = settings.database, settings.metrics
+    if database.path is not None:
+        database = msgspec.structs.replace(database, path=_absolute(base, database.path))
+    if metrics.textfile is not None:
+        metrics = msgspec.structs.replace(metrics, textfile=_absolute(base, metrics.textfile))
+    return msgspec.structs.replace(settings, file=files, database=database, metrics=metrics)
 
 
-def _check(path: Path, settings: Settings) -> None:
+def _more_problems(settings: Settings) -> Iterator[Problem]:
+    """What the types cannot tell."""
     from sleepwatch.envelopes import names
 
     for at, source in enumerate(settings.file):
-        if not source.path:
-            raise ConfigError(f"{path}: file[{at}].path: is empty", hint="write the log file's path")
+        if not source.path.strip():
+            yield Problem(f"file[{at}].path", shown(source.path), "must be the path of a log file, or a pattern")
         if source.envelope is not None and source.envelope not in names():
-            raise ConfigError(
-                f"{path}: file[{at}].envelope: there is no carrier {source.envelope!r}",
-                hint=f"one of {', '.join(names())}, or leave it out",
+            yield Problem(
+                f"file[{at}].envelope", shown(source.envelope), f"must be one of {', '.join(names())}, or left out"
             )
     textfile = settings.metrics.textfile
     if textfile is not None and not textfile.endswith(".prom"):
-        raise ConfigError(f"{path}: metrics.textfile: {textfile!r}", hint="its name must end in .prom")
+        yield Problem("metrics.textfile", shown(textfile), "must be a file name that ends in .prom")
+    if settings.database.path is not None and not settings.database.path.strip():
+        yield Problem("database.path", shown(settings.database.path), "must be the path of a file, or left out")
 
 
-def _plain(message: str) -> str:
-    """msgspec's words, with the key's name where it has it."""
-    message = message.replace("Object contains unknown field", "unknown key")
-    message = message.replace("Object missing required field", "missing key")
-    return re.sub(r"^Expected", "expected", message)
-
-
-def _hint(message: str, key: str) -> str | None:
-    if "unknown field" in message:
-        cls = _section(key)
-        return f"known here: {', '.join(cls.__struct_fields__)}" if cls is not None else None
-    return "`sleepwatch config show` lists every key with what it allows"
-
-
-def _section(key: str) -> type[msgspec.Struct] | None:
-    name = re.sub(r"\[.*", "", key)
-    sections: dict[str, type[msgspec.Struct]] = {
-        "the top level": Settings, "file": FileSource, "database": Database, "following": Following, "metrics": Metrics,
-    }  # fmt: skip
-    return sections.get(name)
-
-
-def _absolute(base: Path, source: FileSource) -> FileSource:
-    path = os.path.expanduser(source.path)
-    return msgspec.structs.replace(source, path=path if os.path.isabs(path) else str(base.absolute() / path))
-
-
-def describe(settings: Settings) -> list[tuple[str, str, str]]:
-    """Every key: its path, its value, and what it allows, in the order of the file."""
-    rows: list[tuple[str, str, str]] = []
-    for at, source in enumerate(settings.file):
-        rows.append((f"file[{at}].path", repr(source.path), "path or pattern"))
-        rows.append((f"file[{at}].envelope", repr(source.envelope), "a carrier's name; none: told from the lines"))
-    for section in ("database", "following", "metrics"):
-        struct = getattr(settings, section)
-        rows.extend(
-            (f"{section}.{info.encode_name}", repr(getattr(struct, info.name)), _allowed(info.type))
-            for info in msgspec.structs.fields(struct)
-        )
-    return rows
-
-
-def _allowed(kind: Any) -> str:
-    """The allowed values of a field, in words."""
-    text = str(kind)
-    bounds = re.search(r"Meta\((.*?)\)", text)
-    base = "number" if "float" in text else "whole number" if "int" in text else "text"
-    words = base
-    if bounds:
-        for sign, name in ((">=", "ge"), (">", "gt"), ("<=", "le"), ("<", "lt")):
-            found = re.search(rf"\b{name}=([\d._]+)", bounds.group(1))
-            if found:
-                words += f", {sign} {found.group(1)}"
-    return words + (", or none" if "None" in text else "")
+def _absolute(base: Path, name: str) -> str:
+    name = os.path.expanduser(name)
+    return name if os.path.isabs(name) else str(base / name)

@@ -145,13 +145,13 @@ def _daemon(status: Status) -> Reason | None:
 
 
 def _sources(status: Status) -> Reason | None:
+    if not status.alive or status.starting:
+        return None  # what is told of them is of another time
     blind = [source for source in status.sources if is_blind(source, status.now_us)]
     if blind:
         count = f"{len(blind)} of {len(status.sources)}"
         return Reason(Level.WARNING, f"{count} cannot be watched ({_names([source.source for source in blind])})")
-    if not status.sources and status.alive and not status.starting:
-        return Reason(Level.WARNING, "nothing is watched")
-    return None
+    return None if status.sources else Reason(Level.WARNING, "nothing is watched")
 
 
 def _gaps(status: Status) -> Reason | None:

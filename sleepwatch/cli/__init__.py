@@ -25,6 +25,7 @@ COMMANDS = {
     "scan": "Find lost and crashed requests in logs.",
     "run": "Follow logs and keep what happens: the daemon.",
     "status": "Say how the daemon is and what it watches.",
+    "config": "Check or show the daemon's configuration.",
     "incidents": "Look at incidents kept in a database.",
     "explain": "Show what is recognised in a line, and why.",
     "rules": "List and test the rules.",

@@ -117,7 +117,7 @@ def _lines(read: Status, style: Style) -> Iterator[str]:
     from sleepwatch.report.table import field
     from sleepwatch.report.times import wall_words
 
-    yield from field("database", read.database, style)
+    yield from field("db", read.database, style)
     yield from field("run", _running(read), style)
     label = "watched"
     for source in read.sources:
