@@ -439,7 +439,7 @@ class Ledger:
             if pending.task == task and pending.proven:
                 pending.launched = event
                 return True
-        if sleep.closed or len(sleep.launches) >= _MANY:
+        if sleep.enter is None or sleep.closed or len(sleep.launches) >= _MANY:
             self._count_launch()
             return False
         sleep.launches.append(event)

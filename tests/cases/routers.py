@@ -32,6 +32,12 @@ CASES = [
         found=(found("hung-request", "confirmed", "abandoned", task=2, server="server/wide"),),
     ),
     Case(
+        name="child-excerpt-begins-inside-a-sleep",
+        why="who passed what on before the excerpt is not known: counting launches proves nothing",
+        log=log("2.3 proxy wide 48859\n" + child("2.35 wake\n2.4 ready\n2.41 launch 0\n2.42 release 0\n2.43 launch 2\n2.44 release 2")
+                + "36 cleanup\n36.1 gone wide 0\n"),
+    ),
+    Case(
         name="child-port-padded",
         why="short ports are padded to five",
         log=log(BEGIN.replace("48859", "8081") + child("0 start port=8081\n1 serve 0\n2.1 sleep\n9 cancel 2", " 8081")),
