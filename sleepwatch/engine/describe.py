@@ -91,8 +91,9 @@ def changes(before: View | None, after: View) -> list[Change]:
         found.append(Change("pending", f"of this sleep {lost}"))
     if after.twins and not before.twins:
         slept = after.sleep.slept_us() if after.sleep is not None else None
-        within = ", but within the grace: no incident" if slept is not None and slept < GRACE_US else ""
-        found.append(Change("pending", f"two launches right behind one wake: the first may have waited{within}"))
+        within = slept is not None and slept < GRACE_US
+        words = f"two launches right behind one wake{', within the grace' if within else ': the first may have waited'}"
+        found.append(Change("fact" if within else "pending", words))
     if before.counts_arrivals and not after.counts_arrivals:
         words = "a launch without an arrival of its own: launches are not counted against arrivals any more"
         found.append(Change("fact", words))

@@ -50,7 +50,7 @@ class _Writer:
         self.style = style
         self.raw = raw
         self.envelopes = {source.source: source.envelope for source in explanation.result.sources}
-        self.several = len(self.envelopes) > 1
+        self.several_servers = len({life.server for life in explanation.result.lives}) > 1
 
     # -- one line
 
@@ -118,12 +118,12 @@ class _Writer:
     def overview(self) -> Iterator[str]:
         """The lines a verdict can turn on, then what came of them."""
         explanation, result = self.explanation, self.explanation.result
-        for source in result.sources:
-            lives = [life for life in result.lives if life.source == source.source]
-            sleeps = count_words(sum(life.sleeps for life in lives), "sleep")
-            counts = f"{count_words(len(lives), 'life', 'lives')}, {sleeps}"
-            yield self.style.paint(f"{printable(source.source)}: {source.envelope}, {counts}", _BOLD)
-        for step in explanation.steps:
+        sources = [f"{printable(source.source)} ({source.envelope})" for source in result.sources]
+        lives = count_words(len(result.lives), "life", "lives")
+        sleeps = count_words(sum(life.sleeps for life in result.lives), "sleep")
+        yield from self._hung("", f"{', '.join(sources)}: {lives}, {sleeps}", others="  ")
+        for at, step in enumerate(explanation.steps):
+            yield from self._file(at)
             yield from self._told(step, change_words(step, only_deciding=True), step.transitions)
         if explanation.left_out:
             quiet = explanation.quiet_sleeps
@@ -173,6 +173,7 @@ class _Writer:
         for at, step in enumerate(explanation.steps):
             if explanation.left_out and at == half:
                 yield f"  … {count_words(explanation.left_out, 'more line')}"
+            yield from self._file(at)
             mine = [transition for transition in step.transitions if transition.incident.id == incident.id]
             yield from self._told(step, change_words(step), mine, proves=proofs_of(step, (incident,)))
         yield from self._field("why", f"{incident.confidence}: {incident.reason}")
@@ -184,6 +185,12 @@ class _Writer:
         yield from self._fields("unseen", unseen_by(lives))
 
     # -- a step
+
+    def _file(self, at: int) -> Iterator[str]:
+        """The name of the file a step stands in, where it is another one than before."""
+        steps = self.explanation.steps
+        if len(self.envelopes) > 1 and (at == 0 or steps[at].source != steps[at - 1].source):
+            yield self.style.paint(printable(steps[at].source), _BOLD)
 
     def _told(
         self,
@@ -211,10 +218,10 @@ class _Writer:
         look, event = step.look, step.event
         if look is None:
             return f"  {'':<7} {'':<10} {event.type if event is not None else 'the log ends':<18} "
-        number = str(step.line) if step.line is not None else f"byte {step.offset}"
-        place = f"{printable(step.source)}:{number}" if self.several else number
+        place = str(step.line) if step.line is not None else f"byte {step.offset}"
         clock = clock_words(look.head.clock_us) if look.head.clock_us is not None else ""
-        return f"  {place:<7} {clock:<10} {event.type if event is not None else '-':<18} "
+        server = f"{printable(step.life.server.name)}: " if self.several_servers and step.life is not None else ""
+        return f"  {place:<7} {clock:<10} {event.type if event is not None else '-':<18} {server}"
 
     def _words(self, step: Step, words: list[str]) -> str:
         if step.refused is not None:

@@ -22,7 +22,7 @@ def test_the_whole_a_line_and_an_incident(corpus: Path) -> None:
     log = corpus / ABANDON
     whole = _run(log)
     assert (whole.exit_code, whole.stderr) == (0, "")
-    assert whole.stdout.startswith(f"{log}: bare, 1 life, 11 sleeps\n")
+    assert whole.stdout.startswith(f"{log} (bare): 1 life, 11 sleeps\n")
     line = _run(f"{log}:42")
     assert "\n> 42\n  text    0.07.427.019 W srv          stop: cancel task, id_task = 7\n" in line.stdout
     story = _run(log, "--incident", "5c7a")
@@ -56,7 +56,7 @@ def test_raw_shows_the_whole_line(corpus: Path) -> None:
 def test_a_file_whose_name_ends_like_a_line(corpus: Path, tmp_path: Path) -> None:
     odd = tmp_path / "server.log:42"
     odd.write_bytes((corpus / ABANDON).read_bytes())
-    assert _run(odd).stdout.startswith(f"{odd}: bare, 1 life")
+    assert _run(odd).stdout.startswith(f"{odd} (bare): 1 life")
     assert "> 42\n" in _run(f"{odd}:42").stdout
 
 

@@ -74,7 +74,7 @@ hung-request 5c7afa6c13c3a210dd36  confirmed, abandoned  server
 
 def test_the_whole(abandon: str) -> None:
     lines = _text(explain([abandon], rules=rules())).split("\n")
-    assert lines[0] == "server.log: bare, 1 life, 11 sleeps"
+    assert lines[0] == "server.log (bare): 1 life, 11 sleeps"
     assert lines[1] == "  1       0.00.001   process.start      a new life of server begins"
     assert "7 incidents" in lines
     assert lines[-1] == "--incident ID tells the story of one; FILE:LINE tells all of one line"
