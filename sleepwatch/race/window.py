@@ -25,13 +25,20 @@ class Search:
     range grows downwards, as far as ``lowest_us``.
     """
 
-    def __init__(self, lo_us: int, hi_us: int, trials: int, *, lowest_us: int | None = None) -> None:
-        """Search ``lo_us`` to ``hi_us`` with so many trials; ``lowest_us`` allows the range to grow down to there."""
+    def __init__(
+        self, lo_us: int, hi_us: int, trials: int, *, lowest_us: int | None = None, even: bool = False
+    ) -> None:
+        """Search ``lo_us`` to ``hi_us`` with so many trials.
+
+        ``lowest_us`` allows the range to grow down to there. ``even`` spreads all trials and searches nothing: their
+        outcomes are then a measure of how often a request is lost.
+        """
         self.lo_us = lo_us
         self.hi_us = hi_us
         self._lowest_us = lo_us if lowest_us is None else lowest_us
         self._left = trials
-        self._waiting = _spread(lo_us, hi_us, min(trials, max(_FEWEST_COARSE, trials // _COARSE_SHARE)))
+        coarse = trials if even else min(trials, max(_FEWEST_COARSE, trials // _COARSE_SHARE))
+        self._waiting = _spread(lo_us, hi_us, coarse)
         self._seen: list[tuple[int, str, bool]] = []
 
     def next(self) -> int | None:

@@ -75,6 +75,11 @@ def test_where_nothing_is_lost_the_range_is_covered_evenly() -> None:
     assert max(gaps) <= 2 * 90_000 / 30 + 1
 
 
+def test_even_searches_nothing() -> None:
+    seen = drive(Search(-60_000, 30_000, 31, even=True), made_server(-46_000, -34_000, -3_000))
+    assert sorted(at for at, _ in seen) == list(range(-60_000, 30_001, 3_000))
+
+
 def test_after_the_edges_the_window_itself_is_filled() -> None:
     seen = drive(Search(-60_000, 30_000, 100), made_server(-46_000, -34_000, -3_000))
     lost = sum(met in (HUNG, CRASHED) for _, met in seen)
