@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
@@ -23,6 +23,7 @@ from sleepwatch.lock import take_lock
 from sleepwatch.model import Incident, ScanResult
 from sleepwatch.prefix import Head
 from sleepwatch.printable import printable
+from sleepwatch.publishing import Publisher
 from sleepwatch.reader import Gate
 from sleepwatch.rules import load, load_incidents
 from sleepwatch.scan import engine_words
@@ -38,12 +39,18 @@ from sleepwatch.store.daemon import (
     WatchRow,
     checkpoints,
     forget_lives,
+    known_incident,
+    open_counts,
     pulse,
     save_checkpoint,
     save_pulse,
     save_watches,
 )
 from sleepwatch.watching import Found, LogWatch
+
+if TYPE_CHECKING:
+    from sleepwatch.finding import Finding, Unwatched
+    from sleepwatch.surroundings import Surroundings
 
 DAY_US = 86_400_000_000
 BEAT_US = 30_000_000
@@ -52,6 +59,8 @@ FORGET_EVERY_US = 3_600_000_000
 PUMP_BYTES = 4 << 20
 """Read of one log before the next has its turn."""
 TOLD = 1_000
+VANISHED_US = 600_000_000
+"""A log that was found and not named, and is gone, is watched for this long."""
 LISTEN_EVERY = 20
 """Steps after which the directories to listen to are looked at again."""
 
@@ -80,6 +89,7 @@ class Service:
         complain: Say,
         notifier: Notifier | None = None,
         reload: Callable[[], Settings] | None = None,
+        surroundings: Surroundings | None = None,
     ) -> None:
         self.settings = settings
         self.database = database
@@ -88,6 +98,13 @@ class Service:
         self._complain = Complaints(complain)
         self._notifier = notifier or Notifier()
         self._reload = reload
+        self._surroundings = surroundings
+        self._found: tuple[FileSource, ...] = ()
+        """The logs to watch where the settings name none."""
+        self._finding: Finding | None = None
+        """What was last taken over of what runs here."""
+        self._unwatched: tuple[Unwatched, ...] = ()
+        self._publisher = Publisher()
         self._rules = load()
         self._words = engine_words(load_incidents())
         self._gate = Gate(self._rules.literals)
@@ -120,14 +137,23 @@ class Service:
         self._pulse = Pulse(pid=os.getpid(), version=__version__, started_us=now.wall_us, beat_us=now.wall_us)
         if before is not None and before.stopped_us is None:
             self._complain.say(f"the last run (pid {before.pid}) ended without stopping; nothing is lost by that", now)
+        self._publisher.open = open_counts(self._store)
+        self._offer_metrics(now)
         self._follow(now)
+        if self._surroundings is not None:
+            self._surroundings.look(now.monotonic_us)
+            self._watch_what_is_found(now)
         self._notifier.send("READY=1", f"STATUS={self._status()}")
 
     def _follow(self, now: Now) -> None:
         places = {source: _place(saved) for source, saved in self._saved.items()}
         self._notices = Watch()
-        self._followers = self._follow_set(self.settings.file, places)
+        self._followers = self._follow_set(self._sources, places)
         self._listen(now)
+
+    @property
+    def _sources(self) -> tuple[FileSource, ...]:
+        return self.settings.file or self._found
 
     def _follow_set(self, sources: Sequence[FileSource], places: Mapping[str, FileCheckpoint | None]) -> FollowSet:
         starts = [pattern for pattern in self._rules.patterns if pattern.event == "process.start"]
@@ -179,7 +205,12 @@ class Service:
                 watch.look_at_source(follower.state, follower.unread, now, blind_us=blind_us)
         if self.steps % LISTEN_EVERY == 0:
             self._listen(now)
+        if self._surroundings is not None and self._surroundings.look(now.monotonic_us):
+            self._look_at_servers(now, self._surroundings)
+            self._watch_what_is_found(now)
         self._save(now)
+        if self._publisher.due(now.monotonic_us):
+            self._publish(now)
         if self._notifier.watchdog_us is not None:
             self._notifier.send("WATCHDOG=1")
         wants = [us for us in (watch.wants_us() for watch in self._watches.values()) if us is not None]
@@ -189,9 +220,23 @@ class Service:
         return 0 if full else min([longest, *wants])
 
     def _is_over(self, path: str, follower: FileFollower) -> bool:
-        """A pattern's match that was removed after it had been read to its end: nothing is missed there."""
-        named = any(path == one.path for one in self.settings.file)
-        return not named and follower.state.name == "absent" and not follower.unread
+        """Nobody named it, and it was removed after it had been read to its end: nothing is missed there."""
+        if follower.state.name != "absent" or follower.unread or any(path == one.path for one in self.settings.file):
+            return False
+        return self._surroundings is None or not self._surroundings.has_writer(path)
+
+    def _offer_metrics(self, now: Now) -> None:
+        for sentence in self._publisher.offer(self.settings.metrics, self._words):
+            self._complain.say(sentence, now)
+
+    def _publish(self, now: Now) -> None:
+        assert self._followers is not None
+        assert self._pulse is not None
+        followers = self._followers.followers
+        pairs = [(followers[path], watch) for path, watch in self._watches.items() if path in followers]
+        sentence = self._publisher.publish(pairs, self._pulse, self._rules.digest, now)
+        if sentence is not None:
+            self._complain.say(sentence, now)
 
     def _watch_of(self, follower: FileFollower, now: Now) -> LogWatch:
         path = str(follower.path)
@@ -204,7 +249,7 @@ class Service:
         return watch
 
     def _new_watch(self, path: str) -> LogWatch:
-        envelope = next((one.envelope for one in self.settings.file if fnmatchcase(path, one.path)), None)
+        envelope = next((one.envelope for one in self._sources if fnmatchcase(path, one.path)), None)
         return LogWatch(path, self._rules, self._gate, self._words, envelope=envelope)
 
     def _go_on(self, watch: LogWatch, saved: Checkpoint, now: Now) -> None:
@@ -228,25 +273,79 @@ class Service:
         except ConfigError as error:
             self._complain.say(f"the new configuration is refused, the old one stays: {error}", now)
             return
-        self._watch_instead(settings, now)
+        self._watch_instead(settings, self._found, now)
         self._say("configuration read again")
+        self._offer_metrics(now)
+        self._finding = None
+        self._watch_what_is_found(now)
 
-    def _watch_instead(self, settings: Settings, now: Now) -> None:
-        """Take over other settings. What is in both of them is gone on with, open lives and all."""
+    def _watch_instead(self, settings: Settings, found: tuple[FileSource, ...], now: Now) -> None:
+        """Take over other sources. What is among both is gone on with, open lives and all."""
         assert self._followers is not None
         assert self._store is not None
         self._save(now, always=True)
         self._saved = checkpoints(self._store)
         before = {source: _place(saved) for source, saved in self._saved.items()}
         places = {name: follower.checkpoint() for name, follower in self._followers.followers.items()}
-        followers = self._follow_set(settings.file, {**before, **places})
+        followers = self._follow_set(settings.file or found, {**before, **places})
         self._leave(set(self._watches) - set(followers.followers), now)
         self._followers.close()
-        self.settings = settings
+        self.settings, self._found = settings, found
         self._followers = followers
         self._saved_us = None  # the next step tells of the sources as they are now
         self._listen(now)
         self._notifier.send(f"STATUS={self._status()}")
+
+    # -- what runs beside ------------------------------------------------------------------------------------------
+
+    def _look_at_servers(self, now: Now, surroundings: Surroundings) -> None:
+        """Is there a server that works while its log stays silent?"""
+        assert self._followers is not None
+        for path, watch in self._watches.items():
+            if not surroundings.has_writer(path):
+                watch.server_is_gone(now)
+                continue
+            follower = self._followers.followers[path]
+            silent_us = surroundings.silent_us(path, follower.grown_us, now.monotonic_us)
+            allowed_us = watch.silence_allowed_us()
+            if silent_us is not None and allowed_us is not None and silent_us >= allowed_us and not follower.unread:
+                watch.server_is_mute(silent_us, now)
+
+    def _watch_what_is_found(self, now: Now) -> None:
+        """Where the settings name no log: watch those of the servers that run here, and say which cannot be watched."""
+        if self._surroundings is None or self.settings.file:
+            self._finding, self._unwatched = None, ()
+            return
+        finding = self._surroundings.finding
+        if finding is self._finding:
+            return
+        self._finding = finding
+        names = {log.path: log.server for log in finding.logs}
+        paths = sorted(set(names) | set(self._found_before(now)))
+        known = {one.path for one in self._found}
+        for path in paths:
+            if path not in known:
+                self._say(f"watching {printable(path)}, the log of {names.get(path, 'a server that ran before')}")
+        for one in finding.unwatched:
+            if one not in self._unwatched:
+                self._say(f"not watching {one.server}: {printable(one.reason)}")
+        self._unwatched = finding.unwatched
+        found = tuple(FileSource(path=path) for path in paths)
+        if found != self._found:
+            self._watch_instead(self.settings, found, now)
+        if not found and not finding.unwatched:
+            self._complain.say("no llama-server runs here that this user can see; it is looked for every minute", now)
+
+    def _found_before(self, now: Now) -> Iterator[str]:
+        """Logs found earlier that are still there: a server that has ended may have told the reason in its log."""
+        assert self._followers is not None
+        for path in {one.path for one in self._found} or set(self._saved):
+            follower = self._followers.followers.get(path)
+            if follower is None or follower.state.name == "absent":
+                since_us = follower.state.since_us if follower is not None else 0
+                if not os.path.exists(path) and now.monotonic_us - since_us >= VANISHED_US:
+                    continue
+            yield path
 
     def _leave(self, paths: Collection[str], now: Now) -> None:
         """Watch these no more; what was open about watching them is over."""
@@ -272,9 +371,10 @@ class Service:
         assert self._pulse is not None
         found = {path: watch.take_out() for path, watch in self._watches.items()}
         self._pulse = msgspec.structs.replace(self._pulse, beat_us=now.wall_us)
+        new: dict[str, list[str]] = {}
         with self._store.transaction() as transaction:
             for path, one in found.items():
-                self._store_found(transaction, self._watches[path], one)
+                new[path] = self._store_found(transaction, self._watches[path], one)
             self._save_places(transaction, now)
             save_pulse(transaction, self._pulse)
             if now.monotonic_us - self._forgot_us >= FORGET_EVERY_US:
@@ -284,6 +384,9 @@ class Service:
         for path, one in found.items():
             self._watches[path].dirty = False
             self._tell(one)
+            self._publisher.count(one, new[path])
+            if one.urgent:
+                self._publisher.open = open_counts(self._store)
 
     def _save_is_due(self, unsaved_us: int) -> bool:
         if unsaved_us >= BEAT_US or any(watch.urgent for watch in self._watches.values()):
@@ -291,8 +394,11 @@ class Service:
         due = unsaved_us >= self.settings.following.checkpoint_seconds * 1e6
         return due and any(watch.dirty for watch in self._watches.values())
 
-    def _store_found(self, transaction: Transaction, watch: LogWatch, found: Found) -> None:
+    def _store_found(self, transaction: Transaction, watch: LogWatch, found: Found) -> list[str]:
+        """Store what a watch found; returns the ids of incidents that were not known before, above ``possible``."""
         latest = {incident.id: incident for incident in found.incidents}
+        certain = [one.id for one in latest.values() if one.confidence != "possible"]
+        new = [one for one in certain if not known_incident(transaction, one)]
         transaction.record(
             ScanResult(
                 sources=(watch.info(),),
@@ -306,6 +412,7 @@ class Service:
         for incident, reason in found.withdrawn:
             if incident.id not in latest:
                 transaction.withdraw(incident, reason, self._rules.digest)
+        return new
 
     def _save_places(self, transaction: Transaction, now: Now) -> None:
         assert self._followers is not None
@@ -329,8 +436,11 @@ class Service:
         since_us = self._pulse.started_us
         rows.extend(
             WatchRow(source=one.path, state="absent", reason="no file matches it", since_us=since_us)
-            for one in self.settings.file
+            for one in self._sources
             if not any(path == one.path or fnmatchcase(path, one.path) for path in self._followers.followers)
+        )
+        rows.extend(
+            WatchRow(source=one.server, state="unwatched", reason=printable(one.reason)) for one in self._unwatched
         )
         save_watches(transaction, rows)
 
@@ -348,7 +458,7 @@ class Service:
                 self._say(f"withdrawn: {incident.kind} {incident.server} {incident.id} ({reason})")
 
     def _status(self) -> str:
-        count = len(self.settings.file)
+        count = len(self._sources)
         return f"watching {count} source{'s' * (count != 1)}"
 
     # -- stop -----------------------------------------------------------------------------------------------------
@@ -363,6 +473,7 @@ class Service:
                 ends.callback(self._store.close)
             if self._notices is not None:
                 ends.callback(self._notices.close)
+            ends.callback(self._publisher.close)
             if self._followers is not None:
                 ends.callback(self._followers.close)
             if self._store is not None and self._pulse is not None:

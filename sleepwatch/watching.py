@@ -63,6 +63,10 @@ class LogWatch:
         self._partial = False
         self.dirty = False
         """Its state has changed since it was last saved."""
+        self.bytes = self.lines = self.rotations = 0
+        """Taken since the start."""
+        self.read_until_us: int | None = None
+        """Wall time at which the log was last seen read to its end."""
         self._blind: Incident | None = None
         """Open while it is not being read."""
         self._mute: Incident | None = None
@@ -78,12 +82,15 @@ class LogWatch:
             if self._file != piece.file:
                 self._open(piece, now)
             self._reader.feed(piece.data)
+            self.bytes += len(piece.data)
+            self.lines += piece.data.count(b"\n")
             self._speaks("its server writes again", now)
             self._unsettled_us = self._unsettled_us if self._unsettled_us is not None else now.monotonic_us
             self._fed_us = now.monotonic_us
             self._partial = not piece.data.endswith(b"\n")
             self.dirty = True
         elif piece.kind == "rotated":
+            self.rotations += 1
             if self._file is not None:
                 self._reader.close()
             self._file = None
@@ -135,6 +142,15 @@ class LogWatch:
         return found
 
     @property
+    def events(self) -> int:
+        """Lines a rule recognised."""
+        return self._engine.events
+
+    def lag_us(self, now: Now) -> int:
+        """For how long something has been there unread."""
+        return now.monotonic_us - self._behind[0] if self._behind is not None else 0
+
+    @property
     def busy_lives(self) -> int:
         """Server lives in progress."""
         return len(self._engine.current_lives())
@@ -170,6 +186,8 @@ class LogWatch:
         reason, since_us = _blind_reason(state), state.since_us
         if not unread:
             self._behind = None
+            if reason is None:
+                self.read_until_us = now.wall_us
         elif self._behind is None:
             self._behind = now.monotonic_us, unread
         elif reason is None and unread >= self._behind[1]:

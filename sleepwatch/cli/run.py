@@ -21,12 +21,14 @@ EXIT_START = 3
 def run(config: Path | None, files: tuple[str, ...], db: Path | None) -> None:
     """Follow logs, and keep and print every incident as it opens, changes and closes.
 
-    Reads /etc/sleepwatch/sleepwatch.toml, or the file given with -c; without one, what --file names. It goes on where
-    the last run was, also in files that were rotated meanwhile; the first time, it begins at the start of the server's
-    current life.
+    Reads /etc/sleepwatch/sleepwatch.toml, or the file given with -c; without one, what --file names. Where neither
+    names a log, it finds the llama-servers that run here and watches their logs, and says which of them it cannot
+    watch. It goes on where the last run was, also in files that were rotated meanwhile; the first time, it begins at
+    the start of the server's current life.
 
     \b
     Examples:
+      sleepwatch run
       sleepwatch run --file /var/log/llama-server.log
       sleepwatch run -c sleepwatch.toml
 
@@ -44,8 +46,10 @@ def run(config: Path | None, files: tuple[str, ...], db: Path | None) -> None:
     from sleepwatch.clock import SystemClock
     from sleepwatch.config import DEFAULT_PATH, ConfigError, FileSource, Settings, load_settings
     from sleepwatch.errors import SleepwatchError
+    from sleepwatch.hosts.processes import PROC
     from sleepwatch.service import Service
     from sleepwatch.store import default_path
+    from sleepwatch.surroundings import Surroundings
 
     named = tuple(FileSource(path=str(Path(name).absolute())) for name in files)
 
@@ -57,7 +61,7 @@ def run(config: Path | None, files: tuple[str, ...], db: Path | None) -> None:
         return msgspec.structs.replace(read, file=(*read.file, *named))
 
     settings = settings_now()
-    if not settings.file:
+    if not settings.file and not PROC.is_dir():
         raise ConfigError(
             "there is nothing to watch", hint="name a log with --file LOG, or [[file]] sections in a configuration"
         )
@@ -69,6 +73,7 @@ def run(config: Path | None, files: tuple[str, ...], db: Path | None) -> None:
         say=lambda line: click.echo(line),
         complain=lambda line: click.echo(f"sleepwatch: {line}", err=True),
         reload=settings_now if config is not None or DEFAULT_PATH.exists() else None,
+        surroundings=Surroundings() if PROC.is_dir() else None,
     )
 
     def stop(number: int, frame: FrameType | None) -> None:

@@ -128,6 +128,23 @@ def gaps_since(store: Store, since_us: int) -> list[Gap]:
     return [Gap(**dict(zip(columns, row, strict=True))) for row in rows]
 
 
+def known_incident(transaction: Transaction, incident_id: str) -> bool:
+    """Whether this incident is already stored, above ``possible``."""
+    row = transaction.execute(
+        "SELECT 1 FROM incident WHERE id = ? AND confidence <> 'possible'", (incident_id,)
+    ).fetchone()
+    return row is not None
+
+
+def open_counts(store: Store) -> dict[tuple[str, str], int]:
+    """How many incidents above ``possible`` are open, by kind and severity."""
+    rows = store.connection.execute(
+        "SELECT kind, severity, count(*) FROM incident "
+        "WHERE state = 'open' AND confidence <> 'possible' AND withdrawn_us IS NULL GROUP BY kind, severity"
+    )
+    return {(kind, severity): count for kind, severity, count in rows}
+
+
 def forget_lives(transaction: Transaction, before_us: int) -> int:
     """Forget the lives that ended before this time and had no incident; how many."""
     cursor = transaction.execute(
