@@ -60,8 +60,6 @@ class Following(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     """A last line without an end counts as written after this time of silence."""
     checkpoint_seconds: _Seconds = 5.0
     """The longest time progress stays unsaved. Incidents are saved at once."""
-    backfill_megabytes: Annotated[int, msgspec.Meta(ge=0, le=4096)] = 64
-    """How far the very first start reads back for the beginning of the current life."""
     blind_seconds: _Seconds = 60.0
     """A source that cannot be read, or grows unread, for this long is an incident."""
 
