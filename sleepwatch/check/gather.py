@@ -16,6 +16,7 @@ from sleepwatch.hosts.commandline import Invocation
 from sleepwatch.hosts.commands import Run, run
 from sleepwatch.hosts.containers import Container, find_container
 from sleepwatch.hosts.coredumps import find_coredumps
+from sleepwatch.hosts.files import read_regular
 from sleepwatch.hosts.journald import find_journald
 from sleepwatch.hosts.logs import Target, output_target, targets
 from sleepwatch.hosts.options import ServerOptions, parse_arguments, parse_environment
@@ -339,8 +340,7 @@ def _build_in_log(where: Iterable[Target]) -> int | None:
         if target.kind != "file" or target.path is None:
             continue
         try:
-            with open(target.path, "rb") as file:
-                found = _BUILD_IN_LOG.search(file.read(_HEAD_BYTES))
+            found = _BUILD_IN_LOG.search(read_regular(target.path, _HEAD_BYTES))
         except OSError:
             continue
         if found:

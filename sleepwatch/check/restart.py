@@ -201,6 +201,8 @@ def after_crash(unit: Unit, *, through_shell: bool) -> tuple[bool, str]:
     seen = "exit status 139 from its shell" if through_shell else "signal 11"
     if codes & set(unit.restart_force):
         return True, f"RestartForceExitStatus= names {seen}"
+    if unit.restart == "no":
+        return False, "Restart=no"
     if codes & set(unit.restart_prevent):
         return False, f"RestartPreventExitStatus= names {seen}"
     if unit.type == "oneshot" and unit.restart in ("always", "on-success"):

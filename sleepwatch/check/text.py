@@ -75,9 +75,10 @@ def text(report: Report, style: Style | None = None, *, only_summary: bool = Fal
     yield f"{summary(report)} | {performance(report)}"
     if only_summary:
         return
+    told: set[str] = set()
     for one in report.servers:
         yield ""
-        yield from block(one, style)
+        yield from block(one, style, told)
     if report.host.unseen:
         yield ""
         yield style.paint(f"Not to be seen by {report.host.user}", _BOLD)
@@ -85,8 +86,9 @@ def text(report: Report, style: Style | None = None, *, only_summary: bool = Fal
             yield from _wrapped(words, "  - ", style)
 
 
-def block(judged: Judged, style: Style) -> Iterator[str]:
-    """One server."""
+def block(judged: Judged, style: Style, told: set[str] | None = None) -> Iterator[str]:
+    """One server. ``told`` holds the sentences printed above, which are not printed again."""
+    told = set() if told is None else told
     state = STATE_OF[judged.verdict]
     name = style.paint(printable(judged.server.name), _BOLD)
     aside = "" if judged.server.counted else "  (nothing starts it; not counted)"
@@ -105,7 +107,7 @@ def block(judged: Judged, style: Style) -> Iterator[str]:
         yield from _field("not seen", ", ".join(unseen), style)
     for number, finding in enumerate(judged.findings, 1):
         yield ""
-        yield from _finding(number, finding, style)
+        yield from _finding(number, finding, style, told)
 
 
 def _facts(judged: Judged) -> str:
@@ -157,19 +159,24 @@ def _model_words(judged: Judged) -> Iterator[str]:
         yield f"{name}: {state}{where}{running}"
 
 
-def _finding(number: int, finding: Finding, style: Style) -> Iterator[str]:
+def _finding(number: int, finding: Finding, style: Style, told: set[str]) -> Iterator[str]:
+    """What, why and what to do. Commands are printed always: those of another server have other names in them."""
     level = style.paint(finding.level, _LEVELS[finding.level])
-    code = style.paint(f"[{finding.code}]", _DIM)
-    yield f"  {number}  {level}  {code}"
+    yield f"  {number}  {level}  {style.paint(f'[{finding.code}]', _DIM)}"
     yield from _field("", finding.what, style)
-    yield from _field("  why", finding.why, style)
+    if finding.why not in told:
+        yield from _field("  why", finding.why, style)
     label = "  to do"
     for line in (finding.change or "").split("\n") if finding.change else ():
         if line.startswith(" "):
             yield f"{f'  {label}':<{_LABEL}}{printable(line)}"
-        else:
+        elif line not in told:
             yield from _field(label, line, style)
+        else:
+            continue
         label = ""
+    told.add(finding.why)
+    told.update(line for line in (finding.change or "").split("\n") if line and not line.startswith(" "))
 
 
 def _field(label: str, words: str, style: Style) -> Iterator[str]:

@@ -45,10 +45,10 @@ def why_unreadable(path: str, reader: Reader | None = None) -> str | None:
     """
     if reader is None:
         try:
-            with open(path, "rb"):
-                return None
+            os.close(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC))
         except OSError as error:
             return (error.strerror or str(error)).lower()
+        return None
     if reader.reads_anything:
         return None
     parts = Path(os.path.abspath(path))

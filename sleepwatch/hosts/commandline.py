@@ -27,6 +27,13 @@ _WRAPPERS = {
     "env", "nice", "ionice", "taskset", "numactl", "stdbuf", "setpriv", "sudo", "runuser", "chrt", "tini", "nohup",
     "time", "systemd-cat", "systemd-run", "strace", "gdb", "timeout", "script", "unbuffer", "dumb-init",
 }  # fmt: skip
+# Commands that have the server's name among their words and do not start it.
+_SPEAKS_OF_IT = {
+    "pgrep", "pkill", "pidof", "killall", "kill", "ps", "grep", "systemctl", "journalctl", "service", "logger", "echo",
+    "printf", "which", "command", "type", "hash", "test", "[", "[[", "ls", "cat", "tail", "head", "stat", "file", "ldd",
+    "cp", "mv", "ln", "rm", "mkdir", "chmod", "chown", "install", "find", "cd", "curl", "wget", "git", "cmake", "make",
+    "apt", "apt-get", "dnf", "pip", "source", ".", "alias", "setcap", "usermod", "useradd",
+}  # fmt: skip
 _BOUNDARIES = {"|", "|&", "||", "&&", ";", "&", ")", ";;", "done", "fi"}
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*\+?=")
 _VARIABLE = re.compile(r"\$(?:\{([A-Za-z_]\w*)(?:\[[@*]\])?(?:(:?[-=])([^}]*))?\}|([A-Za-z_]\w*))")
@@ -95,6 +102,8 @@ def find(words: Sequence[str], variables: Mapping[str, str] | None = None) -> In
     variables = dict(variables or {})
     for at, word in enumerate(words):
         name = posixpath.basename(word)
+        if name in _SPEAKS_OF_IT:
+            return None
         if is_server_name(word):
             return _found(words, at, at + 1, variables)
         if name in _UNIFIED and at + 1 < len(words) and words[at + 1] in ("serve", "server"):
@@ -194,7 +203,9 @@ def find_in_script(script: str, variables: Mapping[str, str] | None = None) -> I
         elif at == start and word in ("export", "declare", "local", "readonly", "typeset"):
             start = at + 1
         elif _names_server(word, values):
-            return _in_shell(tokens, start, at, values, looped=loops > 0, script=script)
+            found = _in_shell(tokens, start, at, values, looped=loops > 0, script=script)
+            if found is not None:
+                return found
         at += 1
     return None
 

@@ -15,6 +15,7 @@ from pathlib import Path
 import msgspec
 
 from sleepwatch.errors import SleepwatchError
+from sleepwatch.hosts.files import read_regular
 from sleepwatch.hosts.options import SLEEP, Problem, ServerOptions, parse_keys
 
 DEFAULT_SECTION = "default"
@@ -131,8 +132,7 @@ def read(path: Path, shown_as: str | None = None) -> PresetFile:
     """Read a file. Raises PresetError."""
     name = shown_as or str(path)
     try:
-        with path.open("rb") as file:
-            content = file.read(_LARGEST + 1)
+        content = read_regular(path, _LARGEST + 1)
     except OSError as error:
         raise PresetError(f"{name}: {(error.strerror or str(error)).lower()}") from error
     if len(content) > _LARGEST:

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import msgspec
 
+from sleepwatch.hosts.files import read_regular
+
 # systemd.unit(5), "Load path when running in system mode", the strongest first; /lib where /usr is not merged.
 SYSTEM_PATHS = (
     "/etc/systemd/system.control", "/run/systemd/system.control", "/run/systemd/transient",
@@ -112,8 +114,7 @@ def parse(text: str, path: str) -> Iterator[Assignment]:
 def read_text(path: Path) -> str | None:
     """A configuration file's text; None where there is none. Raises OSError where it cannot be read."""
     try:
-        with path.open("rb") as file:
-            return file.read(_LARGEST).decode("utf-8", "replace")
+        return read_regular(path, _LARGEST).decode("utf-8", "replace")
     except (FileNotFoundError, NotADirectoryError):
         return None
 
@@ -137,7 +138,14 @@ class Tree:
         return tuple(sorted(found))
 
     def enabled(self, name: str) -> bool:
-        """Whether something starts it: a link below a ``.wants``, ``.requires`` or ``.upholds`` directory."""
+        """Whether something starts it: a link below a ``.wants``, ``.requires`` or ``.upholds`` directory, or a timer,
+        socket or path unit of its name that is started itself.
+        """
+        stem = name.removesuffix(".service")
+        names = [name, *(f"{stem}{kind}" for kind in (".timer", ".socket", ".path"))]
+        return any(self._wanted(one) for one in names)
+
+    def _wanted(self, name: str) -> bool:
         for directory in self.paths:
             for entry in _listed(self._at(directory)):
                 if entry.endswith((".wants", ".requires", ".upholds")) and os.path.lexists(

@@ -17,6 +17,7 @@ import msgspec
 from sleepwatch.hosts import unitfiles
 from sleepwatch.hosts.commandline import Invocation, find, find_in_script
 from sleepwatch.hosts.commands import Run
+from sleepwatch.hosts.files import read_regular
 from sleepwatch.hosts.spans import parse_size, parse_span_us
 from sleepwatch.hosts.unitfiles import SYSTEM_PATHS, Tree, UnitFile
 
@@ -37,6 +38,8 @@ PROPERTIES = (
     "LimitCORESoft", "InvocationID", "User", "ExecStart",
 )  # fmt: skip
 _LEVELS = {"emerg": 0, "alert": 1, "crit": 2, "err": 3, "warning": 4, "notice": 5, "info": 6, "debug": 7}
+_STARTED = {"enabled", "enabled-runtime", "generated", "transient"}
+"""Of systemctl(1)'s unit file states those in which something starts the unit."""
 _PREFIXES = "@-:+!|"
 _MENTIONS = re.compile(r"llama")
 _LARGEST_SCRIPT = 256 << 10
@@ -144,7 +147,7 @@ def find_units(
             shown.update(more)
     units = []
     for name in names:
-        unit = _unit(name, tree, shown.get(name), manager="system", owner=None, root=root, unseen=unseen)
+        unit = _unit(name, tree, shown.get(name), manager="system", account=None, root=root, unseen=unseen)
         if unit is not None and (unit.invocation is not None or name in set(wanted)):
             units.append(unit)
     for user, uid, home in homes:
@@ -164,7 +167,8 @@ def _user_units(
             unseen.append(f"{user}'s systemd was not asked: {why}")
     found = []
     for name in _candidates(tree, shown):
-        unit = _unit(name, tree, shown.get(name), manager="user", owner=user, root=root, unseen=unseen)
+        account = (user, uid, home)
+        unit = _unit(name, tree, shown.get(name), manager="user", account=account, root=root, unseen=unseen)
         if unit is not None and unit.invocation is not None:
             found.append(unit)
     return found
@@ -220,7 +224,7 @@ def _unit(
     shown: Mapping[str, str] | None,
     *,
     manager: str,
-    owner: str | None,
+    account: tuple[str, int, str] | None,
     root: Path,
     unseen: list[str],
 ) -> Unit | None:
@@ -229,14 +233,15 @@ def _unit(
         return None
     if loaded is None:
         loaded = UnitFile(name, None, (), ())
-    unit = _from_files(loaded, tree, manager=manager, owner=owner, root=root)
+    unit = _from_files(loaded, tree, account, root)
     if shown is not None and shown.get("LoadState") in ("loaded", "masked"):
         unit = _in_force(unit, shown)
     unseen.extend(unit.unreadable)
     return unit
 
 
-def _from_files(loaded: UnitFile, tree: Tree, *, manager: str, owner: str | None, root: Path) -> Unit:
+def _from_files(loaded: UnitFile, tree: Tree, account: tuple[str, int, str] | None, root: Path) -> Unit:
+    """``account``: name, uid and home of the user whose manager has the unit; None for the system's."""
     places: dict[str, str] = {}
 
     def text(key: str, default: str = "", section: str = "Service") -> str:
@@ -257,17 +262,13 @@ def _from_files(loaded: UnitFile, tree: Tree, *, manager: str, owner: str | None
             places[key] = found[-1].path
         return tuple(word for one in found for word in one.value.split())
 
-    user = text("User") or (owner or "" if manager == "user" else "root")
-    uid, home = _account(user, root)
-    runtime = "/run" if manager == "system" else f"/run/user/{uid}"
     # In a system unit %h is root's home whatever User= says: specifiers are the manager's (systemd.unit(5)).
+    manager, (owner, uid, own_home) = ("system", ("root", 0, "/root")) if account is None else ("user", account)
     letters = unitfiles.specifiers(
-        loaded.name,
-        home=home if manager == "user" else "/root",
-        uid=uid if manager == "user" else 0,
-        user=user if manager == "user" else "root",
-        runtime=runtime,
+        loaded.name, home=own_home, uid=uid, user=owner, runtime="/run" if account is None else f"/run/user/{uid}"
     )
+    user = text("User") or owner
+    home = own_home if user == owner else _home(user)
     for one in loaded.values("Service", "ExecStart"):
         places["ExecStart"] = one.path
     unreadable = list(loaded.unreadable)
@@ -290,12 +291,12 @@ def _from_files(loaded: UnitFile, tree: Tree, *, manager: str, owner: str | None
     return Unit(
         name=loaded.name,
         manager=manager,
-        owner=owner,
+        owner=owner if account is not None else None,
         fragment=loaded.fragment,
         drop_ins=loaded.drop_ins,
         places=places,
         masked=loaded.masked,
-        enabled=tree.enabled(loaded.name) or not _installs(loaded),
+        enabled=tree.enabled(loaded.name),
         type=text("Type") or "simple",
         restart=text("Restart", "no"),
         restart_us=span("RestartSec", DEFAULT_RESTART_US),
@@ -324,11 +325,6 @@ def _from_files(loaded: UnitFile, tree: Tree, *, manager: str, owner: str | None
     )
 
 
-def _installs(loaded: UnitFile) -> bool:
-    """Whether it waits for ``systemctl enable``: a unit without [Install] is started by something else, if at all."""
-    return any(one.section == "Install" for one in loaded.assignments)
-
-
 def _in_force(unit: Unit, shown: Mapping[str, str]) -> Unit:
     """The unit as systemd itself has it. A property that was not asked for or is empty leaves the files' value."""
 
@@ -350,7 +346,7 @@ def _in_force(unit: Unit, shown: Mapping[str, str]) -> Unit:
         drop_ins=tuple(unitfiles.split_words(shown.get("DropInPaths", ""))) or unit.drop_ins,
         masked=shown.get("LoadState") == "masked",
         active=shown.get("ActiveState") in ("active", "activating", "reloading"),
-        enabled=shown.get("UnitFileState") not in ("disabled", "masked", "masked-runtime", "bad"),
+        enabled=unit.enabled or shown.get("UnitFileState") in _STARTED,
         main_pid=main or None,
         invocation_id=shown.get("InvocationID") or None,
         type=shown.get("Type", unit.type),
@@ -396,7 +392,8 @@ def _environment(loaded: UnitFile, letters: Mapping[str, str], root: Path, unrea
     """``Environment=`` and, over it, ``EnvironmentFile=`` (systemd.exec(5): files win, whatever the order)."""
     environment: dict[str, str] = {}
     for one in loaded.values("Service", "Environment"):
-        environment.update(unitfiles.parse_environment(unitfiles.resolve(one.value, letters)))
+        given = unitfiles.parse_environment(one.value)
+        environment.update({name: unitfiles.resolve(value, letters) for name, value in given.items()})
     for one in loaded.values("Service", "EnvironmentFile"):
         path = unitfiles.resolve(one.value, letters)
         optional = path.startswith("-")
@@ -419,7 +416,7 @@ def _command(
 ) -> tuple[Invocation | None, str | None]:
     for one in loaded.values("Service", "ExecStart"):
         prefix = one.value[: len(one.value) - len(one.value.lstrip(_PREFIXES))]
-        words = unitfiles.split_words(unitfiles.resolve(one.value[len(prefix) :], letters))
+        words = [unitfiles.resolve(word, letters) for word in unitfiles.split_words(one.value[len(prefix) :])]
         if "@" in prefix:
             del words[1:2]  # the second word is the name the process gets
         if ":" not in prefix:
@@ -447,10 +444,7 @@ def _script_text(words: Sequence[str], root: Path) -> str | None:
             continue
         path = root / word.lstrip("/")
         try:
-            if not path.is_file() or path.stat().st_size > _LARGEST_SCRIPT:
-                continue
-            with path.open("rb") as file:
-                head = file.read(_LARGEST_SCRIPT)
+            head = read_regular(path, _LARGEST_SCRIPT)
         except OSError:
             continue
         if head.startswith(b"#!") and b"\0" not in head and b"python" not in head.partition(b"\n")[0]:
@@ -458,13 +452,12 @@ def _script_text(words: Sequence[str], root: Path) -> str | None:
     return None
 
 
-def _account(user: str, root: Path) -> tuple[int, str]:
-    """uid and home of a user; for one that is not there (DynamicUser) uid -1 and ``/``."""
+def _home(user: str) -> str:
+    """The home of a user; ``/`` for one that is not there (DynamicUser)."""
     try:
-        entry = pwd.getpwnam(user) if not user.isdigit() else pwd.getpwuid(int(user))
+        return (pwd.getpwuid(int(user)) if user.isdigit() else pwd.getpwnam(user)).pw_dir
     except KeyError:
-        return -1, "/"
-    return entry.pw_uid, entry.pw_dir
+        return "/"
 
 
 def _directory(value: str, home: str) -> str | None:
