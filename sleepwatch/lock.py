@@ -14,7 +14,7 @@ from pathlib import Path
 from sleepwatch.errors import SleepwatchError
 
 _LOCKS = Path("/proc/locks")
-_FLOCK = re.compile(r"^\d+: FLOCK\s+\S+\s+WRITE\s+\S+\s+([0-9a-f]+):([0-9a-f]+):(\d+)\s", re.MULTILINE)
+_FLOCK = re.compile(rb"^\d+: FLOCK\s+\S+\s+WRITE\s+\S+\s+([0-9a-f]+):([0-9a-f]+):(\d+)\s", re.MULTILINE)
 _TRIES = 5
 _TRY_AGAIN_S = 0.05
 
@@ -83,7 +83,7 @@ def is_locked(database: Path, *, locks: Path = _LOCKS) -> bool | None:
 def _listed(path: Path, locks: Path) -> bool:
     try:
         stat = path.stat()
-        text = locks.read_text(encoding="ascii", errors="replace")
+        text = locks.read_bytes()
     except OSError:
         return False
     wanted = (os.major(stat.st_dev), os.minor(stat.st_dev), stat.st_ino)

@@ -61,7 +61,7 @@ def check_config(path: Path | None) -> None:
         click.echo("there is no configuration: the defaults apply")
         return
     count = len(settings.file)
-    click.echo(f"{place}: good; {count} log{'s' * (count != 1)} or patterns named")
+    click.echo(f"{place}: good; {count} {'log or pattern' if count == 1 else 'logs or patterns'} named")
 
 
 @config.command("show")
