@@ -1,0 +1,93 @@
+"""The names rotation gives: which files beside a log are its older pieces, and in which order they were written.
+
+logrotate writes ``server.log.1``, ``server.log-20261130`` and, with ``extension``, ``server.1.log``; container runtimes
+``0.log.20261130-120000``; loggers in programs one or the other; savelog and newsyslog begin at ``.0``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from pathlib import PurePath
+
+import msgspec
+
+from sleepwatch.sources.disk import Entry
+
+COMPRESSED = (".gz", ".xz", ".zst", ".bz2")
+_NUMBER = re.compile(r"\.(\d{1,4})")
+_DATE = re.compile(r"[-._](\d{4}-?\d\d-?\d\d(?:[-_.T]?\d\d(?:[-_:.]?\d\d){0,2}|[-_.]\d{1,10})?|\d{9,11})")
+
+
+class Rotated(msgspec.Struct, frozen=True):
+    """One older piece of a log."""
+
+    name: str
+    inode: int
+    form: str
+    """How the name is built; pieces of one rotation share it."""
+    order: tuple[int, str]
+    """Sorts the pieces of one form oldest first."""
+    number: int | None
+    """``1`` of ``server.log.1``; None where a date is written."""
+    compressed: bool
+
+
+def rotated(entries: Iterable[Entry], base: str) -> list[Rotated]:
+    """The older pieces of the log named ``base`` among these files, oldest first.
+
+    Of a piece that is there both plain and compressed (a compressor is at work), the plain one.
+    """
+    pieces: dict[tuple[str, tuple[int, str]], Rotated] = {}
+    for entry in entries:
+        piece = _rotated(entry, base)
+        if piece is not None:
+            known = pieces.get((piece.form, piece.order))
+            if known is None or known.compressed:
+                pieces[piece.form, piece.order] = piece
+    return sorted(pieces.values(), key=lambda piece: (piece.order, piece.form))
+
+
+def is_rotated_name(name: str, base: str) -> bool:
+    """Is this certainly a name that rotation gave to ``base``? (``server.1.log`` can be another server's log.)"""
+    piece = _rotated(Entry(name, 0), base)
+    return piece is not None and (piece.form != "inner number" or piece.compressed)
+
+
+def possible_bases(name: str) -> set[str]:
+    """The names a log may have had before it was rotated to this one."""
+    plain = _plain(name)
+    bases = {plain} if plain != name else set()
+    for expression in (_NUMBER, _DATE):
+        for match in expression.finditer(plain):
+            if match.start() > 0:
+                bases.add(plain[: match.start()] + plain[match.end() :])
+    return bases
+
+
+def _rotated(entry: Entry, base: str) -> Rotated | None:
+    plain = _plain(entry.name)
+    if plain == base:
+        return Rotated(entry.name, entry.inode, "same", (2, ""), None, True) if plain != entry.name else None
+    suffix = PurePath(base).suffix
+    stem = base.removesuffix(suffix)
+    for form, before, after in (("end", base, ""), ("inner", stem, suffix)):
+        if not (plain.startswith(before) and plain.endswith(after)) or len(plain) <= len(before) + len(after):
+            continue
+        middle = plain[len(before) : len(plain) - len(after)]
+        number, date = _NUMBER.fullmatch(middle), _DATE.fullmatch(middle)
+        if number is not None:
+            value = int(number.group(1))
+            order = (1, f"{9_999 - value:04}")
+            return Rotated(entry.name, entry.inode, f"{form} number", order, value, plain != entry.name)
+        if date is not None:
+            digits = re.sub(r"\D", "", date.group(1))
+            return Rotated(entry.name, entry.inode, f"{form} date", (0, digits), None, plain != entry.name)
+    return None
+
+
+def _plain(name: str) -> str:
+    for suffix in COMPRESSED:
+        if name.endswith(suffix):
+            return name.removesuffix(suffix)
+    return name
