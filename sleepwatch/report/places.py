@@ -12,7 +12,9 @@ from typing import BinaryIO
 
 import msgspec
 
+from sleepwatch.errors import SourceError
 from sleepwatch.model import Evidence, ScanResult
+from sleepwatch.sources.archives import read_block
 
 Opener = Callable[[str], BinaryIO | None]
 """Opens a source by its name, decompressed, at its first byte; None where it cannot be read a second time."""
@@ -100,7 +102,10 @@ def count_lines(stream: BinaryIO, offsets: list[int], block_bytes: int = 1 << 20
         while begin + len(block) <= offset:
             line += block.count(b"\n")
             begin += len(block)
-            block = stream.read(block_bytes)
+            try:
+                block = read_block(stream, block_bytes, "")
+            except SourceError:  # damaged behind what was read
+                return
             if not block:
                 return
         within = offset - begin

@@ -44,24 +44,35 @@ def decompressed(file: BinaryIO, name: str) -> BinaryIO:
 
 
 def read_block(stream: BinaryIO, size: int, name: str) -> bytes:
-    """The next block; empty at the end. Raises SourceError where the file or its compression is damaged."""
+    """The next block; empty at the end. Raises SourceError where the file or its compression is damaged.
+
+    What can still be read before the damage is a block of its own; the next call meets the damage.
+    """
+    parts: list[bytes] = []
+    left = size
     try:
-        return stream.read(size)
-    except _DAMAGE as error:
-        raise _damaged(name, error) from error
-    except OSError as error:
-        raise SourceError(f"{name}: {_why(error)}", hint=_hint(error)) from error
+        while left > 0 and (part := cast(io.BufferedIOBase, stream).read1(left)):
+            parts.append(part)
+            left -= len(part)
     except Exception as error:
-        if type(error).__name__ != "ZstdError":  # its module is imported only where a .zst is read
+        problem = _source_error(name, error)
+        if problem is None:
             raise
-        raise _damaged(name, error) from error
+        if not parts:
+            raise problem from error
+    return b"".join(parts)
 
 
-def _damaged(name: str, error: Exception) -> SourceError:
-    return SourceError(
-        f"{name}: the compressed data is damaged or ends too early ({error})",
-        hint="what was read up to there is reported; copy the file again",
-    )
+def _source_error(name: str, error: Exception) -> SourceError | None:
+    """What is wrong with the source; None for an error that is not the source's."""
+    if isinstance(error, _DAMAGE) or type(error).__name__ == "ZstdError":  # its module is imported only for a .zst
+        return SourceError(
+            f"{name}: the compressed data is damaged or ends too early ({error})",
+            hint="what was read up to there is reported; copy the file again",
+        )
+    if isinstance(error, OSError):
+        return SourceError(f"{name}: {_why(error)}", hint=_hint(error))
+    return None
 
 
 def _zstd(file: BinaryIO) -> BinaryIO:
