@@ -136,7 +136,11 @@ def json_text(report: Report) -> str:
 
 def schema() -> dict[str, Any]:
     """The JSON Schema of the document."""
-    return msgspec.json.schema(Document)
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "sleepwatch check --json",
+        **msgspec.json.schema(Document),
+    }
 
 
 def _server(judged: Judged) -> ServerEntry:

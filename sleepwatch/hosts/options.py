@@ -258,7 +258,7 @@ def parse_arguments(arguments: Sequence[str], *, place: str = "command line") ->
                 _put(settings, known[0], setting)
                 what = f"{known[0].name}: llama-server takes no '=': write '{name} {value}'"
                 problems.append(Problem("equals-sign", what, fatal=True, setting=setting))
-            elif re.match(r"--?[A-Za-z]", spelling):
+            elif re.match(r"--[a-z]", spelling):  # what has one dash may be a value, and a secret one
                 close = difflib.get_close_matches(spelling, _by_argument(), 1, 0.8)
                 hint = f" ({close[0]} is)" if close else ""
                 problems.append(

@@ -33,7 +33,7 @@ def test_recorded_lines(tmp_path: Path) -> None:
     head = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n"
     (tmp_path / "tcp").write_text(
         head
-        + "   0: 0100007F:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000  1000        0 114059 1 0 100 0\n"
+        + "   0: 0100007F:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000 1000        0 114059 1 0 100 0\n"
         + "   1: 0100007F:1F90 0100007F:C350 01 00000000:00000000 00:00000000 00000000  1000        0 114060 1 0 20 4\n"
     )
     (tmp_path / "tcp6").write_text(
