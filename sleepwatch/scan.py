@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import closing
 from datetime import UTC, tzinfo
 from functools import partial
 from pathlib import Path
@@ -16,13 +17,19 @@ from sleepwatch.engine import Engine, Output, Transition, Words
 from sleepwatch.errors import SourceError
 from sleepwatch.model import Event, Gap, Incident, Life, ScanResult, SourceInfo
 from sleepwatch.reader import Gate, Reader, Trace
+from sleepwatch.reader.journal import JournalLog
+from sleepwatch.reader.recogniser import Sink
 from sleepwatch.rules import IncidentWords, RuleSet, load, load_incidents
 from sleepwatch.sources.archives import decompressed, open_plain, read_block
+from sleepwatch.sources.journal import Journal, Way, Which, holds_journals, is_journal_file, open_journal
+from sleepwatch.sources.journal_parts import Part, Selection, parts
 from sleepwatch.sources.sets import LogSet, Piece, log_sets
 from sleepwatch.times import LocalTimes
 
 BLOCK = 1 << 20
 """Bytes read at once."""
+ENTRIES = 4_000
+"""Entries of a journal read at once."""
 
 Progress = Callable[[str, int, int | None], None]
 """Called with a file, the bytes read of it so far (as stored, still compressed), and its size where known."""
@@ -92,14 +99,82 @@ class Scan:
         return self._gate.vectorised
 
     def read_paths(self, paths: Sequence[str], *, progress: Progress | None = None) -> None:
-        """Read files, directories, patterns and ``-``. What cannot be read is named in the result and stops nothing."""
-        sets, failed = log_sets(paths)
+        """Read files, directories, patterns and ``-``. What cannot be read is named in the result and stops nothing.
+
+        Journal files and their directories are read as journals.
+        """
+        directories = [path for path in paths if holds_journals(path)]
+        sets, failed = log_sets([path for path in paths if path not in directories])
         self._failed.extend(failed)
+        journals: list[str] = []
         for log in sets:
-            self.read(log, progress=progress)
+            pieces = [piece for piece in log.pieces if not is_journal_file(piece.path)]
+            journals += [str(piece.path) for piece in log.pieces if piece not in pieces]
+            if pieces:
+                self.read(LogSet(log.name, tuple(pieces)), progress=progress)
+        for directory in directories:
+            self.read_journal(Which(directory=directory))
+        if journals:
+            self.read_journal(Which(files=tuple(journals)))
 
     def read(self, log: LogSet, *, progress: Progress | None = None) -> None:
         """Read one log to its end."""
+
+        def pieces(sink: Sink) -> int:
+            trace = self._watch.trace if self._watch is not None else None
+            reader = Reader(self.rules, sink, gate=self._gate, envelope=self.options.envelope, trace=trace)
+            for piece in log.pieces:
+                self._read_piece(reader, piece, progress)
+            reader.finish()
+            return reader.server_lines
+
+        self._through_an_engine(pieces)
+
+    def read_journal(self, which: Which, selection: Selection | None = None, *, way: Way = "auto") -> None:
+        """Read a journal to its end, each machine's part of it for itself.
+
+        What cannot be read is named in the result, as for files.
+        """
+        selection = selection or Selection()
+        try:
+            with closing(open_journal(which, selection.units, way=way)) as journal:
+                for part in list(parts(journal, which, selection, since_us=self.options.since_us)):
+                    self._read_part(journal, part)
+        except SourceError as error:
+            self._failed.append((which.name, str(error)))
+
+    def _read_part(self, journal: Journal, part: Part) -> None:
+        if self._watch is not None:
+            self._watch.opened(part.name)
+
+        def entries(sink: Sink) -> int:
+            trace = self._watch.trace if self._watch is not None else None
+            log = JournalLog(self.rules, sink, part.name, gate=self._gate, trace=trace)
+            try:
+                journal.begin(part.terms, part.start)
+                while not journal.at_end:
+                    log.feed(journal.read(ENTRIES))
+            except SourceError as error:
+                self._failed.append((part.name, str(error)))  # what was read up to here counts
+            log.feed(journal.flush())
+            log.finish()
+            first, last = log.wall_us
+            self._sources.append(
+                SourceInfo(
+                    source=part.name,
+                    envelope="journal",
+                    bytes=log.bytes,
+                    first_us=first,
+                    last_us=last,
+                    time_from=log.time_from,
+                )
+            )
+            return log.server_lines
+
+        self._through_an_engine(entries)
+
+    def _through_an_engine(self, read: Callable[[Sink], int]) -> None:
+        """Let ``read`` give all events of a log to an engine; it returns how many lines of servers it recognised."""
         engine, watch = Engine(self._words), self._watch
         feed = engine.feed if watch is None else partial(watch.feed, engine)
         own: dict[str, Incident] = {}
@@ -118,11 +193,7 @@ class Scan:
             if event.type == "gap":
                 self._gaps.append(_gap(event))
 
-        trace = watch.trace if watch is not None else None
-        reader = Reader(self.rules, sink, gate=self._gate, envelope=self.options.envelope, trace=trace)
-        for piece in log.pieces:
-            self._read_piece(reader, piece, progress)
-        reader.finish()
+        self._lines += read(sink)
         take((engine.finish() if watch is None else watch.finish(engine)).transitions)
         for incident in own.values():
             known = self._incidents.get(incident.id)
@@ -131,7 +202,6 @@ class Scan:
         for life in engine.drain_lives():
             self._lives.setdefault(life.life, life)
         self._events += engine.events
-        self._lines += reader.server_lines
 
     def _read_piece(self, reader: Reader, piece: Piece, progress: Progress | None) -> None:
         name = str(piece.path)

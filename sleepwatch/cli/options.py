@@ -58,6 +58,24 @@ def reading_options(command: _Command) -> _Command:
     return command
 
 
+def journal_options(command: _Command) -> _Command:
+    """Which journal, and what of it: ``journal``, ``directories``, ``journal_files``, ``units``, ``boot``."""
+    for option in (
+        click.option("--journal-way", type=click.Choice(["auto", "native", "command"]), default="auto", hidden=True),
+        click.option("-b", "--boot", metavar="BOOT", help="Only this boot: an id, or 0, -1, … back from the last."),
+        click.option(
+            "-u", "--unit", "units", multiple=True, metavar="UNIT", help="Only this unit, or units of this pattern."
+        ),
+        click.option("--journal-file", "journal_files", multiple=True, metavar="FILE", help="Read this journal file."),
+        click.option(
+            "-D", "--directory", "directories", multiple=True, metavar="DIR", help="Read the journal in this directory."
+        ),
+        click.option("--journal", is_flag=True, help="Read this machine's systemd journal."),
+    ):
+        command = option(command)
+    return command
+
+
 def reading(tz: str | None, year: int | None, envelope: str | None) -> Options:
     """These options as ``scan`` takes them. Raises SleepwatchError for a zone or carrier that there is not."""
     from datetime import UTC

@@ -5,23 +5,25 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 import click
 
-from sleepwatch.cli.options import output_options, reading, reading_options
+from sleepwatch.cli.options import journal_options, output_options, reading, reading_options
 from sleepwatch.errors import SourceError
 
 if TYPE_CHECKING:
     from sleepwatch.model import ScanResult
     from sleepwatch.scan import Options
+    from sleepwatch.sources.journal import Way, Which
 
 EXIT_INCIDENTS = 1
 EXIT_FAILED = 2
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
-@click.argument("paths", nargs=-1, required=True, metavar="PATH... | -")
+@click.argument("paths", nargs=-1, metavar="[PATH... | -]")
+@journal_options
 @output_options
 @click.option("--fail-on-incident", is_flag=True, help="Exit 1 when an incident above 'possible' was found.")
 @click.option(
@@ -32,6 +34,12 @@ EXIT_FAILED = 2
 @click.option("--ungated", is_flag=True, hidden=True, help="Do not use the vectorised search.")
 def scan(
     paths: tuple[str, ...],
+    journal: bool,
+    directories: tuple[str, ...],
+    journal_files: tuple[str, ...],
+    units: tuple[str, ...],
+    boot: str | None,
+    journal_way: str,
     output: str,
     possible: bool,
     raw: bool,
@@ -47,14 +55,16 @@ def scan(
     """Find requests that llama-server's sleep mode lost or crashed on, in old logs.
 
     Reads files (also .gz, .xz, .zst), directories of rotated files, or standard input (-), bare or as journald, docker,
-    Kubernetes, syslog and others kept them, and prints one block per incident: what happened, the lines that prove it,
-    and what to do. Nothing is written unless --db names a database.
+    Kubernetes, syslog and others kept them, and systemd's journal itself. Prints one block per incident: what happened,
+    the lines that prove it, and what to do. Nothing is written unless --db names a database.
 
     \b
     Examples:
       sleepwatch scan /var/log/llama-server.log
       sleepwatch scan --json old/*.log.gz > found.json
       docker logs llama 2>&1 | sleepwatch scan -
+      sleepwatch scan --journal -u 'llama*' -b 0
+      sleepwatch scan -D /var/log/journal/remote --since yesterday
       sleepwatch scan --db sleepwatch.db --fail-on-incident server.log
 
     \b
@@ -64,12 +74,21 @@ def scan(
       2  an error: a wrong option, a source or database that cannot be used
     """
     from sleepwatch.scan import Scan
+    from sleepwatch.sources.journal_parts import Selection
+    from sleepwatch.sources.journal_units import Units
 
+    journals = _journals(journal, directories, journal_files)
+    if (units or boot is not None) and not journals:
+        raise click.UsageError("--unit and --boot choose from a journal: name it with --journal or --directory")
+    if not paths and not journals:
+        raise click.UsageError("name a log, or --journal")
     work = Scan(_options(reading(tz, year, envelope), since, until, tz, vectorised=not ungated))
     if not work.vectorised and not ungated:
         click.echo("sleepwatch: the hyperscan library does not load here; reading is slower, not different", err=True)
     with _Progress() as progress:
         work.read_paths(paths, progress=progress.show if progress.wanted else None)
+    for which in journals:
+        work.read_journal(which, Selection(units=Units(units), boot=boot), way=cast("Way", journal_way))
     result = work.result()
     if db is not None:
         from sleepwatch.store import open_store
@@ -83,6 +102,14 @@ def scan(
         sys.exit(EXIT_FAILED)
     if fail_on_incident and any(incident.confidence != "possible" for incident in result.incidents):
         sys.exit(EXIT_INCIDENTS)
+
+
+def _journals(journal: bool, directories: tuple[str, ...], files: tuple[str, ...]) -> list[Which]:
+    from sleepwatch.sources.journal import Which
+
+    which = [Which()] if journal and not directories and not files else []
+    which += [Which(directory=directory) for directory in directories]
+    return which + ([Which(files=files)] if files else [])
 
 
 def _options(options: Options, since: str | None, until: str | None, tz: str | None, *, vectorised: bool) -> Options:
@@ -125,10 +152,11 @@ def _print(result: ScanResult, output: str, *, possible: bool, raw: bool, in_tim
 
 
 def _open_again(source: str) -> BinaryIO | None:
-    """A source for a second look; standard input has none."""
+    """A source for a second look; standard input has none, and a journal no lines to count."""
     from sleepwatch.sources.archives import open_plain
+    from sleepwatch.sources.journal import NAME
 
-    if source == "-":
+    if source == "-" or source.startswith(NAME):
         return None
     try:
         return open_plain(Path(source))

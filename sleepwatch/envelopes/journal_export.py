@@ -158,6 +158,12 @@ class JournalExport(JournalEntries):
         return probe._explained + probe._tail.count(b"\n") if probe._explained else 0
 
 
+def first_entry(data: bytes) -> dict[bytes, bytes] | None:
+    """The fields of the entry at the beginning of exported entries; None where its end is not there."""
+    fields = _read_fields(data, 0)
+    return fields.pairs if fields.state == "whole" and fields.pairs else None
+
+
 def _read_fields(block: bytes, at: int) -> _Fields:
     """The fields of the entry at ``at``, line by line, following the lengths of binary values."""
     fields = _Fields(pairs={}, message_at=at, end=at, state="open")

@@ -64,13 +64,14 @@ FIELDS = (
 """Every field that is looked at, but for the message and the times. Values travel as tuples in this order."""
 
 _WRITERS_LIMIT = 1024
+_PROCESSES_LIMIT = 4096
 
 Values = tuple[str | None, ...] | tuple[bytes | None, ...]
 Places = Callable[[], Sequence[int]]
 """Gives where each line of a message of several begins, counted only when one is met."""
 
 
-class _Writer(msgspec.Struct, frozen=True):
+class Writer(msgspec.Struct, frozen=True):
     """The part of an entry that repeats from line to line."""
 
     host: str | None
@@ -93,12 +94,14 @@ class _Writer(msgspec.Struct, frozen=True):
 class JournalEntries(Framed):
     """The part that ``-o json``, ``-o export`` and ``-o verbose`` share: from fields to records."""
 
-    time_from = "journald's stamps (microseconds)"
+    time_from: str | None = "journald's stamps (microseconds)"
 
     def __init__(self, local: LocalTimes | None = None) -> None:
         super().__init__(local)
-        self._writers: dict[Values, _Writer] = {}
+        self._writers: dict[Values, Writer] = {}
         self._pieces = Pieces()
+        self._processes: dict[tuple[str, str], tuple[str, str | None]] = {}
+        """Boot and process id → the unit and invocation its lines named."""
 
     def entry(
         self, values: Values, message: bytes | None, offset: int, wall_us: int | None, places: Places, out: list[Record]
@@ -109,7 +112,12 @@ class JournalEntries(Framed):
         """
         if self._held:
             self.release(out)
-        writer = self._writers.get(values) or self._writer(values)
+        self.put(self._writers.get(values) or self.writer(values), message, offset, wall_us, places, out)
+
+    def put(
+        self, writer: Writer, message: bytes | None, offset: int, wall_us: int | None, places: Places, out: list[Record]
+    ) -> None:
+        """The same for an entry whose writer is known."""
         if message is None:
             out.append(_record(writer, b"", offset, wall_us, cut=True))
         elif writer.more or writer.torn or self._pieces.open:
@@ -146,7 +154,8 @@ class JournalEntries(Framed):
         """See Framed."""
         self._pieces.flush(out)
 
-    def _writer(self, values: Values) -> _Writer:
+    def writer(self, values: Values) -> Writer:
+        """What the fields say of the one who wrote, and keep it for the next time."""
         found = {
             field: name_of(value) if isinstance(value, bytes) else value
             for field, value in zip(FIELDS, values, strict=True)
@@ -162,9 +171,19 @@ class JournalEntries(Framed):
         else:
             invocation = get("_SYSTEMD_INVOCATION_ID")
         line_break = get("_LINE_BREAK")
-        writer = _Writer(
+        unit = get("_SYSTEMD_USER_UNIT") or get("_SYSTEMD_UNIT")
+        process = get("_BOOT_ID", ""), get("_PID", "")
+        if unit is not None:
+            if len(self._processes) >= _PROCESSES_LIMIT:
+                self._processes.clear()
+            self._processes[process] = unit, get("_SYSTEMD_INVOCATION_ID")
+        elif all(process) and process in self._processes:
+            # journald reads a process's unit when it reads its line; by then the process can be gone (systemd#1347).
+            unit, run = self._processes[process]
+            invocation = invocation or run
+        writer = Writer(
             host=get("_HOSTNAME"),
-            unit=get("_SYSTEMD_USER_UNIT") or get("_SYSTEMD_UNIT"),
+            unit=unit,
             container=get("CONTAINER_NAME") or get("CONTAINER_ID"),
             ident=get("SYSLOG_IDENTIFIER") or get("_COMM"),
             pid=int(pid) if pid and pid.isascii() and pid.isdigit() and len(pid) < 11 else None,
@@ -183,7 +202,7 @@ class JournalEntries(Framed):
 
 
 def _record(
-    writer: _Writer, text: bytes, offset: int, wall_us: int | None, *, cut: bool = False, partial: bool = False
+    writer: Writer, text: bytes, offset: int, wall_us: int | None, *, cut: bool = False, partial: bool = False
 ) -> Record:
     return Record(
         text=text[:-1] if text.endswith(b"\r") else text,

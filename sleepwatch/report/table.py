@@ -15,6 +15,7 @@ from sleepwatch.printable import printable
 from sleepwatch.report.blindness import blindness
 from sleepwatch.report.document import RawTexts, shown
 from sleepwatch.report.times import clock_words, duration_words, wall_words
+from sleepwatch.sources.journal import NAME as JOURNAL
 
 _LABEL = 10
 _COLOURS = {"critical": "1;31", "warning": "1;33", "info": "1;36"}
@@ -130,9 +131,11 @@ def _facts(incident: Incident) -> str:
 
 def _evidence(label: str, evidence: Evidence, raw: RawTexts | None, style: Style) -> Iterator[str]:
     """Two lines: what it proves and where it stands, then the text itself, never wrapped so that it can be searched."""
-    place = f"byte {evidence.offset}" if evidence.line is None else f"line {evidence.line}"
+    place = f" byte {evidence.offset}" if evidence.line is None else f" line {evidence.line}"
+    if evidence.source.startswith(JOURNAL):
+        place = ""  # its time is its place
     wall = wall_words(evidence.wall_us)
-    role = f"{evidence.role}: {printable(evidence.source)} {place}{f', {wall}' if wall else ''}"
+    role = f"{evidence.role}: {printable(evidence.source)}{place}{f', {wall}' if wall else ''}"
     yield f"{f'  {label}':<{_LABEL}}{style.paint(role, _DIM)}"
     text = printable(evidence.text)
     if evidence.rest_bytes:

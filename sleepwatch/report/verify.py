@@ -2,7 +2,8 @@
 
 A piece of evidence is a place in a source (a byte offset in its decompressed bytes), the text that matched there, and
 the length and hash of what followed on the line. Rotation renames and compresses files without moving a byte in them,
-so the other pieces of the log are looked through as well.
+so the other pieces of the log are looked through as well. In a journal the place is the time at which journald received
+the entry.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import hashlib
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import BinaryIO
 
@@ -23,7 +25,11 @@ from sleepwatch.prefix import ANSI
 from sleepwatch.printable import printable
 from sleepwatch.reader.bare import NO_NEWLINE
 from sleepwatch.reader.window import REACH
+from sleepwatch.report.times import wall_words
 from sleepwatch.sources.archives import open_plain, read_block
+from sleepwatch.sources.journal import NAME as JOURNAL
+from sleepwatch.sources.journal import Journal, Which, open_journal
+from sleepwatch.sources.journal_units import Units
 from sleepwatch.sources.sets import beside
 
 STANDS, CHANGED, UNREADABLE = "stands", "changed", "unreadable"
@@ -64,6 +70,9 @@ def _source(source: str, wanted: list[Evidence]) -> Iterator[Check]:
         why = "it was read from standard input, which cannot be read again"
         yield from (Check(evidence, UNREADABLE, why) for evidence in wanted)
         return
+    if source.startswith(JOURNAL):
+        yield from _journal(source, wanted)
+        return
     path = Path(source)
     standing, trouble = _standing(path, wanted)
     yield from (Check(evidence, STANDS) for evidence in wanted if evidence in standing)
@@ -77,6 +86,30 @@ def _source(source: str, wanted: list[Evidence]) -> Iterator[Check]:
             yield Check(evidence, UNREADABLE, trouble)
         else:
             yield Check(evidence, CHANGED, f"its text does not stand at byte {evidence.offset} of {source} any more")
+
+
+def _journal(source: str, wanted: list[Evidence]) -> Iterator[Check]:
+    """By the entries journald received at the time itself."""
+    try:
+        with closing(open_journal(Which.named(source), Units())) as journal:
+            for evidence in wanted:
+                journal.begin((), evidence.offset - _PREFIX)
+                if any(_is_it(text, evidence) for text in _received(journal, evidence.offset)):
+                    yield Check(evidence, STANDS)
+                else:
+                    why = f"no entry with its text was received at {wall_words(evidence.offset)} in {source} any more"
+                    yield Check(evidence, CHANGED, why)
+    except SourceError as error:
+        yield from (Check(evidence, UNREADABLE, str(error)) for evidence in wanted)
+
+
+def _received(journal: Journal, time_us: int) -> Iterator[bytes]:
+    """What stands behind a prefix of some bytes in the entries that were received so many microseconds earlier."""
+    while not journal.at_end:
+        for record in journal.read(16):
+            if record.offset > time_us:
+                return
+            yield record.text[time_us - record.offset :]
 
 
 def _standing(path: Path, wanted: list[Evidence]) -> tuple[set[Evidence], str | None]:

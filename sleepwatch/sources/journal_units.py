@@ -1,0 +1,100 @@
+"""Which entries belong to a unit: its own lines and what others wrote about it, as ``journalctl --unit`` takes them.
+
+The manager's words about a unit ("Main process exited, code=killed, status=11/SEGV") are not the unit's lines, nor are
+its coredumps. On top of journalctl's come the kernel's lines, which name processes, and journald's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from fnmatch import fnmatchcase
+
+COREDUMP = "fc2e22bc6ee647b6b90729ab34a250b1"
+OOM_KILL = "d989611b15e44c9dbf31e3c81256e4ed"
+"""systemd-oomd's, about a control group (systemd, sd-messages.h)."""
+SUFFIXES = (".service", ".scope", ".slice", ".socket", ".mount", ".target", ".timer", ".swap", ".path", ".device",
+            ".automount")  # fmt: skip
+PROGRAM = "llama-server"
+"""A process that is dying can lose its unit, but not the name its output stream was opened with."""
+
+_NAMES = (
+    "_SYSTEMD_UNIT",
+    "UNIT",
+    "COREDUMP_UNIT",
+    "OBJECT_SYSTEMD_UNIT",
+    "_SYSTEMD_USER_UNIT",
+    "USER_UNIT",
+    "COREDUMP_USER_UNIT",
+    "OBJECT_SYSTEMD_USER_UNIT",
+)
+"""The fields that name a unit."""
+
+
+class Units:
+    """Units by name or pattern; none at all means every line of the journal."""
+
+    def __init__(self, names: Iterable[str] = ()) -> None:
+        self.names = tuple(dict.fromkeys(_whole(name) for name in names))
+
+    @property
+    def patterns(self) -> bool:
+        """Some of the names are patterns, whose matches come and go."""
+        return any(_is_pattern(name) for name in self.names)
+
+    def fits(self, unit: str | None) -> bool:
+        """Is this unit one of them?"""
+        return unit is not None and any(fnmatchcase(unit, name) for name in self.names)
+
+    def wants(self, fields: Mapping[str, str]) -> bool:
+        """Does an entry with these fields belong to one of them, or to all?"""
+        if not self.names:
+            return True
+        get = fields.get
+        if self.fits(get("_SYSTEMD_UNIT")) or self.fits(get("_SYSTEMD_USER_UNIT")):
+            return True
+        transport = get("_TRANSPORT")
+        if transport in ("kernel", "driver"):
+            return True
+        if get("_SYSTEMD_UNIT") is None and get("SYSLOG_IDENTIFIER") == PROGRAM and transport == "stdout":
+            return True
+        if get("_PID") == "1" and self.fits(get("UNIT")):
+            return True
+        if get("MESSAGE_ID") == OOM_KILL:
+            return True
+        return any(self.fits(get(name)) for name in _NAMES[2:4]) or any(self.fits(get(name)) for name in _NAMES[5:])
+
+    def terms(self, names: Iterable[str]) -> Sequence[Sequence[str]]:
+        """The entries of these units, exact names, as a journal takes them. More than :meth:`wants`, never less."""
+        units = sorted(names)
+
+        def of(field: str) -> list[str]:
+            return [f"{field}={unit}" for unit in units]
+
+        return (
+            of("_SYSTEMD_UNIT"),
+            ["_PID=1", *of("UNIT")],
+            [f"MESSAGE_ID={COREDUMP}", "_UID=0", *of("COREDUMP_UNIT")],
+            ["_UID=0", *of("OBJECT_SYSTEMD_UNIT")],
+            of("_SYSTEMD_USER_UNIT"),
+            of("USER_UNIT"),
+            [f"MESSAGE_ID={COREDUMP}", "_UID=0", *of("COREDUMP_USER_UNIT")],
+            ["_UID=0", *of("OBJECT_SYSTEMD_USER_UNIT")],
+            ["_TRANSPORT=kernel"],
+            ["_TRANSPORT=driver"],
+            [f"MESSAGE_ID={OOM_KILL}", "_UID=0"],
+            ["_TRANSPORT=stdout", f"SYSLOG_IDENTIFIER={PROGRAM}"],
+        )
+
+
+def field_names() -> tuple[str, ...]:
+    """The fields in which a unit's name can stand."""
+    return _NAMES
+
+
+def _is_pattern(name: str) -> bool:
+    return any(sign in name for sign in "*?[")
+
+
+def _whole(name: str) -> str:
+    """A unit's name as systemd completes it: ``llama`` is ``llama.service``."""
+    return name if _is_pattern(name) or name.endswith(SUFFIXES) else name + ".service"

@@ -1,0 +1,71 @@
+"""Real journal files for tests: entries in the export format, written by systemd-journal-remote."""
+
+from __future__ import annotations
+
+import struct
+import subprocess
+from collections.abc import Iterable
+from pathlib import Path
+
+from tests.support.needs import JOURNAL_REMOTE
+
+Entry = dict[str, bytes]
+Entries = list[Entry]
+
+FIRST_US = 1_796_017_604_660_139
+"""When the first recorded entry was received."""
+
+
+def parse(data: bytes) -> Entries:
+    """Exported entries whose values are all text."""
+    return [
+        {name.decode(): value for name, value in (line.split(b"=", 1) for line in block.split(b"\n"))}
+        for block in data.rstrip(b"\n").split(b"\n\n")
+    ]
+
+
+def export(entries: Iterable[Entry]) -> bytes:
+    """Entries as ``journalctl -o export`` prints them."""
+    return b"".join(b"".join(_field(name, value) for name, value in entry.items()) + b"\n" for entry in entries)
+
+
+def append(path: Path, entries: Iterable[Entry]) -> Path:
+    """Write entries into a journal file, behind those it has already."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    subprocess.run(
+        [JOURNAL_REMOTE, f"--output={path}", "-"], input=export(entries), check=True, stderr=subprocess.DEVNULL
+    )
+    return path
+
+
+def entry(message: bytes, number: int, **fields: bytes) -> Entry:
+    """A line of a service, made; ``number`` counts tenths of a second from the first recorded entry."""
+    stamps = {
+        "__REALTIME_TIMESTAMP": b"%d" % (FIRST_US + number * 100_000),
+        "__MONOTONIC_TIMESTAMP": b"%d" % (3_933_875_116 + number * 100_000),
+        "_BOOT_ID": b"3208311b25654aa8aeeab7b051db82e3",
+    }
+    own = {
+        "_MACHINE_ID": b"3d1219c7c4c5404aaa1f6d2a48adfda4",
+        "_HOSTNAME": b"gpubox",
+        "_TRANSPORT": b"stdout",
+        "_STREAM_ID": b"663af43e81644b02a8045149e3f87925",
+        "SYSLOG_IDENTIFIER": b"llama-server",
+        "_PID": b"40",
+        "_UID": b"0",
+        "_SYSTEMD_UNIT": b"llama-tiny.service",
+        "_SYSTEMD_INVOCATION_ID": b"39463157a54b4400ba607a0739bb3f96",
+        "MESSAGE": message,
+    }
+    return stamps | own | fields
+
+
+def without(one: Entry, *names: str) -> Entry:
+    """The entry without these fields."""
+    return {name: value for name, value in one.items() if name not in names}
+
+
+def _field(name: str, value: bytes) -> bytes:
+    if b"\n" in value or any(byte < 32 and byte != 9 for byte in value):
+        return name.encode() + b"\n" + struct.pack("<Q", len(value)) + value + b"\n"
+    return name.encode() + b"=" + value + b"\n"
