@@ -124,8 +124,10 @@ class Engine:
             if event.type == "sleep.enter" or event.type == "sleep.entered":
                 self._falls_asleep(life, event)
             else:
-                if event.type.startswith("sleep.exit") and life.ledger.phase is Phase.AWAKE:
-                    self._settle(life)  # its falling asleep is not in the log: this is another sleep
+                if event.type.startswith("sleep.exit"):
+                    if life.ledger.phase is Phase.AWAKE:
+                        self._settle(life)  # its falling asleep is not in the log: this is another sleep
+                    life.sleep_seen = self._now  # from here on it is the wake that is waited for
                 if life.ledger.apply(event):
                     self._judge(life)
             if life.server.row is not None and (life.ledger.served or life.ledger.listening):
@@ -568,10 +570,10 @@ class Engine:
                 verdicts.append(dead)
         else:
             overdue = None
-            if self._live:
-                overdue = wake_overdue(ledger, None, ended=False, waited_us=self._waited_us(life))
-            elif self._over and ledger.stopping is not None:
+            if self._over and ledger.stopping is not None:
                 overdue = wake_overdue(ledger, ledger.stopping, ended=True)
+            elif self._live and not self._over:
+                overdue = wake_overdue(ledger, None, ended=False, waited_us=self._waited_us(life))
             if overdue is not None:
                 verdicts.append(overdue)
         if life.exit is not None or self._over:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.cases.case import Case, found
-from tests.cases.made import journal, joined, log
+from tests.cases.made import compose, joined, journal, log
 
 COMMAND = "llama-server -m model.gguf --port 8080 --sleep-idle-seconds 1"
 SEGV = f"| /opt/run.sh: line 3: 1377 Segmentation fault      (core dumped) {COMMAND}\n"
@@ -290,6 +290,35 @@ CASES = [
                  "| /src/ggml.c:100: GGML_ASSERT(x) failed\n| [New LWP 41]\n| #0  0x00007f in wait4 () from libc.so.6\n"
                  + ABORTED) * 3 + AGAIN),
         found=(found("crash", "confirmed", "restarted", signal=6, in_flight=1),) * 3,
+    ),
+    Case(
+        name="k3-abort-as-pid-1",
+        why="an abort as process 1 of a container ends in a trap that is reported as 139: no signal 11",
+        log=compose(BEGIN + "2.1 sleep\n| /src/ggml.c:100: GGML_ASSERT(x) failed\n@llama-1 exited with code 139\n"),
+        found=(found("crash", "confirmed", "down", signal=6, server="llama-1"),),
+    ),
+    Case(
+        name="container-139",
+        why="the same code without an abort's words is signal 11",
+        log=compose(BEGIN + "2.1 sleep\n@llama-1 exited with code 139\n"),
+        found=(found("sleep-crash", "probable", "down", signal=11),),
+    ),
+    Case(
+        name="container-137",
+        why="killed from outside, most likely for its memory",
+        log=compose(BEGIN + "2.1 sleep\n@llama-1 exited with code 137\n"),
+        found=(found("crash", "confirmed", "down", signal=9),),
+    ),
+    Case(
+        name="stack-shows-the-tokenizer",
+        why="the coredump names the fault: a thread was reading the vocabulary",
+        log=joined(journal(
+            BEGIN + "2.1 sleep\n" + kernel(2.15, "llama-server[731]: segfault at 18 ip 00007f sp 00007f error 4 in libllama.so")
+            + systemd(2.2, "Main process exited, code=dumped, status=11/SEGV")
+            + "2.9 @systemd-coredump[740]: Process 700 (llama-server) of user 998 dumped core.\n"
+            + "2.9 @systemd-coredump[740]: #1  0x00007f66 _ZN25llm_tokenizer_spm_session14try_add_bigramEii (libllama.so + 0xca)\n"
+        )),
+        found=(found("sleep-crash", "confirmed", "down", signal=11),),
     ),
     # -- no deaths --------------------------------------------------------------------------------------------------------
     Case(

@@ -190,6 +190,17 @@ def journal(
     return lines
 
 
+def compose(script: str, *, era: Era = "C", name: str = "llama-1") -> bytes:
+    """A script's lines as ``docker compose logs`` shows them; a line ``@text`` is compose's own."""
+    lines = []
+    for written in script.strip("\n").splitlines():
+        if written.strip().startswith("@"):
+            lines.append(written.strip()[1:])
+        else:
+            lines += [f"{name}  | {line}" for _, line in timed(written, era)]
+    return "".join(line + "\n" for line in lines).encode()
+
+
 def joined(*streams: list[tuple[float, str]]) -> bytes:
     """Several writers' lines as one journal: in the order of their moments."""
     lines = sorted((line for stream in streams for line in stream), key=lambda line: line[0])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.cases.case import Case, found
 from tests.cases.hangs import woken
-from tests.cases.made import coloured, journal, joined, log
+from tests.cases.made import coloured, joined, journal, log
 
 HANG = "0 start\n1 serve 0\n2.1 sleep\n9 cancel 2\n20 wake\n20.4 ready\n20.41 serve 4\n"
 HUNG = (found("hung-request", "confirmed", "abandoned", task=2),)
