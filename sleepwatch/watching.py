@@ -1,7 +1,7 @@
-"""One watched log: what its follower delivers, through the reader and the engine, as it grows.
+"""One watched source: what its follower delivers, through the reader and the engine, as it grows.
 
 The same reader and engine as :mod:`sleepwatch.scan`; only the caller differs. Pure of clock and store: time is passed
-in, and what was found is taken out with :meth:`LogWatch.take_out`.
+in, and what was found is taken out with :meth:`SourceWatch.take_out`.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from sleepwatch.engine.ledger import Phase
 from sleepwatch.engine.state import StateError, dump, restore
 from sleepwatch.model import Event, Gap, Incident, Life, SourceInfo
 from sleepwatch.reader import Gate, Reader
+from sleepwatch.reader.journal import JournalLog
 from sleepwatch.rules import RuleSet
 from sleepwatch.sources.follow import Piece, State
 from sleepwatch.times import LocalTimes
@@ -45,16 +46,15 @@ class Found(msgspec.Struct, kw_only=True):
         return bool(self.incidents or self.withdrawn or self.gaps)
 
 
-class LogWatch:
-    """Reads one growing log."""
+class SourceWatch:
+    """Reads one growing source; its kinds below and beside differ in what their followers deliver."""
 
-    def __init__(
-        self, path: str, rules: RuleSet, gate: Gate, words: Mapping[str, Words], *, envelope: str | None = None
-    ) -> None:
+    _reader: Reader | JournalLog
+
+    def __init__(self, path: str, words: Mapping[str, Words]) -> None:
         self.path = path
         self._words = words
         self._engine = Engine(words, live=True)
-        self._reader = Reader(rules, self._sink, gate=gate, envelope=envelope)
         self._file: str | None = None
         self._found = Found()
         self._unsettled_us: int | None = None
@@ -74,44 +74,15 @@ class LogWatch:
         self._behind: tuple[int, int] | None = None
         """Since when something has been unread all the time, and how much was then."""
 
-    # -- bytes in -------------------------------------------------------------------------------------------------
-
-    def take(self, piece: Piece, now: Now) -> None:
-        """What a follower delivered."""
-        if piece.kind == "bytes":
-            if self._file != piece.file:
-                self._open(piece, now)
-            self._reader.feed(piece.data)
-            self.bytes += len(piece.data)
-            self.lines += piece.data.count(b"\n")
-            self._speaks("its server writes again", now)
-            self._unsettled_us = self._unsettled_us if self._unsettled_us is not None else now.monotonic_us
-            self._fed_us = now.monotonic_us
-            self._partial = not piece.data.endswith(b"\n")
-            self.dirty = True
-        elif piece.kind == "rotated":
-            self.rotations += 1
-            if self._file is not None:
-                self._reader.close()
-            self._file = None
-            self.dirty = True
-        elif piece.kind == "gap":
-            self._reader.gap(piece.cause)
-            self._found.gaps.append(
-                Gap(
-                    source=self.path,
-                    cause=piece.cause,
-                    from_offset=piece.offset,
-                    to_offset=piece.offset + piece.length if piece.length is not None else None,
-                    from_us=now.wall_us,
-                    to_us=now.wall_us,
-                )
-            )
-            self.dirty = True
-
-    def _open(self, piece: Piece, now: Now) -> None:
-        self._file = piece.file
-        self._reader.open(self.path, local=LocalTimes(reference_us=now.wall_us), offset=piece.offset)
+    def _fed(self, count: int, lines: int, now: Now, *, partial: bool) -> None:
+        """So many bytes and lines have been given to the reader; ``partial``: the last line has no end yet."""
+        self.bytes += count
+        self.lines += lines
+        self._speaks("its server writes again", now)
+        self._unsettled_us = self._unsettled_us if self._unsettled_us is not None else now.monotonic_us
+        self._fed_us = now.monotonic_us
+        self._partial = partial
+        self.dirty = True
 
     def tick(self, now: Now, *, partial_us: int) -> None:
         """Time has passed: read what has settled, and let the engine see how long things have waited."""
@@ -120,6 +91,7 @@ class LogWatch:
             if silent >= SETTLE_US or now.monotonic_us - self._unsettled_us >= SETTLE_AT_MOST_US:
                 self._reader.settle(partial=self._partial and silent >= partial_us)
                 self._unsettled_us = self._fed_us if self._partial and silent < partial_us else None
+                self.dirty = True
         self._take_over(self._engine.tick(now))
 
     def wants_us(self) -> int | None:
@@ -290,6 +262,50 @@ class LogWatch:
         except (KeyError, TypeError, AttributeError) as error:
             raise StateError(f"the saved state is damaged ({error})") from error
         self._unsettled_us = self._fed_us = now.monotonic_us
+
+
+class LogWatch(SourceWatch):
+    """Reads one growing log."""
+
+    _reader: Reader
+
+    def __init__(
+        self, path: str, rules: RuleSet, gate: Gate, words: Mapping[str, Words], *, envelope: str | None = None
+    ) -> None:
+        super().__init__(path, words)
+        self._reader = Reader(rules, self._sink, gate=gate, envelope=envelope)
+
+    def take(self, piece: Piece, now: Now) -> None:
+        """What a follower delivered."""
+        if piece.kind == "bytes":
+            if self._file != piece.file:
+                self._open(piece, now)
+            self._reader.feed(piece.data)
+            ended = piece.data.endswith(b"\n")
+            self._fed(len(piece.data), piece.data.count(b"\n"), now, partial=not ended)
+        elif piece.kind == "rotated":
+            self.rotations += 1
+            if self._file is not None:
+                self._reader.close()
+            self._file = None
+            self.dirty = True
+        elif piece.kind == "gap":
+            self._reader.gap(piece.cause)
+            self._found.gaps.append(
+                Gap(
+                    source=self.path,
+                    cause=piece.cause,
+                    from_offset=piece.offset,
+                    to_offset=piece.offset + piece.length if piece.length is not None else None,
+                    from_us=now.wall_us,
+                    to_us=now.wall_us,
+                )
+            )
+            self.dirty = True
+
+    def _open(self, piece: Piece, now: Now) -> None:
+        self._file = piece.file
+        self._reader.open(self.path, local=LocalTimes(reference_us=now.wall_us), offset=piece.offset)
 
 
 def _blind_reason(state: State) -> str | None:
