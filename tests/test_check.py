@@ -405,6 +405,56 @@ def test_containers() -> None:
     assert judged(contained(restart="always", log_driver="none")).verdict == "blind"
 
 
+def test_a_container_that_a_unit_runs_is_restarted_by_the_unit() -> None:
+    """The client ends with the container's status, 139, and systemd acts on that."""
+    command = ["/usr/bin/docker", "run", "--rm", "--name", "llama", "ghcr.io/x/llama.cpp:server", *SLEEPING.split()]
+    started = find(command)
+    assert started is not None
+    assert started.container_name == "llama"
+    for restart, verdict in (
+        ("on-failure", "exposed"),
+        ("on-abnormal", "exposed and unprotected"),
+        ("always", "exposed"),
+    ):
+        facts = msgspec.structs.replace(contained(), unit=unit(invocation=started, restart=restart, main_pid=77))
+        one = judged(facts)
+        assert one.verdict == verdict, restart
+        assert "abort-looks-like-crash" in codes(one, "info")
+
+
+def test_a_program_of_the_unit_that_starts_servers_decides_itself() -> None:
+    """llama-swap, a launcher in Python: the unit does not end when one of its servers dies."""
+    swap = (Ancestor(50, "llama-swap", "llama-swap"), Ancestor(1, "systemd", "systemd"))
+    one = judged(server(process(ancestors=swap), unit(main_pid=50, invocation=None, restart="no")))
+    assert (one.restart.answer, one.verdict) == ("yes", "exposed")
+    launcher = (Ancestor(50, "python3", "launch.py"), Ancestor(1, "systemd", "systemd"))
+    one = judged(server(process(ancestors=launcher), unit(main_pid=50, invocation=None)))
+    assert one.restart.words == "unknown: launch.py (pid 50) started it"
+
+
+@pytest.mark.parametrize(
+    ("ancestors", "first", "answer"),
+    [
+        ((), True, "unknown"),
+        ((Ancestor(1, "bash", "entrypoint.sh"),), False, "unknown"),
+        ((Ancestor(1, "tini", "llama-server"),), False, "unknown"),
+    ],
+)
+def test_inside_a_container_the_engine_decides(ancestors: tuple[Ancestor, ...], first: bool, answer: str) -> None:
+    running = process(ancestors=ancestors, place=Place(), first_in_namespace=first)
+    assert judged(server(running)).restart.answer == answer
+
+
+def test_the_command_to_be_typed_is_whole_and_without_keys() -> None:
+    command = "/opt/llama-server -m '/m/my model.gguf' --api-key hunter2 --sleep-idle-seconds 5 --alias 100% | tee l"
+    one = judged(server(process(), unit(main_pid=99, invocation=find(["/bin/sh", "-c", command]))))
+    change = finding(one, "pipe-hides-crash").change or ""
+    assert (
+        'ExecStart=/opt/llama-server -m "/m/my model.gguf" --api-key … --sleep-idle-seconds 5 --alias 100%%' in change
+    )
+    assert "hunter2" not in change
+
+
 # --- would we see it ----------------------------------------------------------------------------------------------
 
 
@@ -464,13 +514,21 @@ def test_files_that_are_emptied_deleted_or_safe() -> None:
         (Journald(storage="none", readable=True), unit(), "journal-keeps-nothing"),
         (Journald(max_level_store=5, readable=True, persistent=True), unit(), "journal-drops-level"),
         (Journald(readable=True, persistent=True), unit(log_level_max=4), "journal-drops-level"),
-        (Journald(readable=False, why_unreadable="no access", persistent=True), unit(), "log-not-readable"),
+        (Journald(readable=False, why_unreadable="no group", persistent=True), unit(), "log-not-readable"),
     ],
 )
 def test_a_journal_that_loses_its_lines_is_blind(journald: Journald, of: Unit, code: str) -> None:
     one = judged(server(process(), of), msgspec.structs.replace(HOST, journald=journald))
     assert one.verdict == "blind"
     assert code in codes(one, "critical")
+
+
+def test_that_this_user_cannot_read_the_log_does_not_make_it_blind() -> None:
+    """Somebody else may: only where the running sleepwatch cannot, nothing would be seen."""
+    journald = Journald(readable=False, why_unreadable="no access", persistent=True)
+    one = judged(server(process(), unit()), msgspec.structs.replace(HOST, journald=journald, watchers=()))
+    assert one.verdict == "exposed"
+    assert finding(one, "log-not-readable").level == "warning"
 
 
 def test_rate_limits_matter_at_debug_only() -> None:

@@ -60,8 +60,7 @@ def judge(server: ServerFacts, host: HostFacts) -> tuple[Evidence, list[Finding]
         return Evidence(
             answer=NO, words=f"no: {lost.what[:1].lower()}{lost.what[1:]}", proves=proves, verbosity=verbosity
         ), findings
-    blocked = any(finding.level == CRITICAL for finding in unreadable)
-    if blocked:
+    if any(finding.level == CRITICAL for finding in unreadable):
         return Evidence(
             answer=NO, words=f"{words}, but it cannot be read", proves=proves, verbosity=verbosity
         ), findings
@@ -108,8 +107,7 @@ def _not_written(server: ServerFacts) -> Finding | None:
             level=CRITICAL,
             what=f"Its log is too quiet to show that it sleeps ({setting.spelling} {setting.value}, {setting.place})",
             why=f"The lines of falling asleep and waking need {_SLEEP_LINES}, the default. Below it nothing tells a "
-            "hung "
-            "request from a client that went away.",
+            "hung request from a client that went away.",
             change=_option_change(server, f"{setting.spelling} 4", "verbosity"),
         )
     if options.flag("log-jsonl"):
@@ -191,9 +189,8 @@ def _dropped_by_journal(server: ServerFacts, host: HostFacts) -> Finding | None:
             code="journal-drops-level",
             level=CRITICAL,
             what=f"The journal drops its lines: LogLevelMax={_LEVELS[unit.log_level_max]}",
-            why=f"Lines of a service have the level {_LEVELS[level]} unless they say otherwise, and llama-server's "
-            "do not. "
-            "Every one of them is above this limit.",
+            why=f"Lines of a service have the level {_LEVELS[level]} unless they say otherwise, and llama-server's do "
+            "not. Every one of them is above this limit.",
             change=drop_in(unit.name, "LogLevelMax=", user=user, restart=True),
         )
     if journald.max_level_store < level:
@@ -201,8 +198,8 @@ def _dropped_by_journal(server: ServerFacts, host: HostFacts) -> Finding | None:
             code="journal-drops-level",
             level=CRITICAL,
             what=f"journald drops its lines: MaxLevelStore={_LEVELS[journald.max_level_store]}",
-            why=f"Lines of a service have the level {_LEVELS[level]} unless they say otherwise, and llama-server's "
-            "do not.",
+            why=f"Lines of a service have the level {_LEVELS[level]} unless they say otherwise, and llama-server's do "
+            "not.",
             change=f"In {journald.places.get('MaxLevelStore', '/etc/systemd/journald.conf')}:\n"
             "      [Journal]\n      MaxLevelStore=debug\n  systemctl restart systemd-journald",
         )
@@ -243,8 +240,7 @@ def _fragile(server: ServerFacts, host: HostFacts) -> list[Finding]:
                     level=WARNING,
                     what=f"{target.words[:1].upper()}{target.words[1:]} is emptied each time the server starts",
                     why="After a crash the restart removes the very lines that show it. Only a sleepwatch that was "
-                    "reading at "
-                    "that moment has them.",
+                    "reading at that moment has them.",
                     change=change,
                 )
             )
@@ -255,8 +251,7 @@ def _fragile(server: ServerFacts, host: HostFacts) -> list[Finding]:
                 level=WARNING,
                 what=f"Its models all write to the same --log-file {options.get('log-file')} as the router",
                 why="A router hands --log-file down, and every process opens it anew from the beginning, over what "
-                "the others "
-                "wrote (tools/server/server-models.cpp, common/log.cpp).",
+                "the others wrote (tools/server/server-models.cpp, common/log.cpp).",
                 change="Leave --log-file away and keep the router's standard output and error, which hold all lines.",
             )
         )
@@ -269,8 +264,8 @@ def _fragile(server: ServerFacts, host: HostFacts) -> list[Finding]:
                 code="journal-namespace",
                 level=INFO,
                 what=f"Its lines are in the journal namespace {journal.namespace}",
-                why="journalctl shows them only when asked for that namespace; exits that systemd reports are in "
-                "the main one.",
+                why="journalctl shows them only when asked for that namespace; exits that systemd reports are in the "
+                "main one.",
                 change=f"  journalctl --namespace={journal.namespace} -u {unit.name if unit else 'UNIT'}",
             )
         )
@@ -281,8 +276,7 @@ def _fragile(server: ServerFacts, host: HostFacts) -> list[Finding]:
                 level=INFO,
                 what="Its lines carry no time of their own",
                 why="The order of a sleep and a request then rests on the order of lines alone, and copies of log "
-                "lines inside "
-                "prompts are harder to tell from real ones.",
+                "lines inside prompts are harder to tell from real ones.",
                 change=_option_change(server, "remove --no-log-prefix and --no-log-timestamps", "log-prefix"),
             )
         )
@@ -308,8 +302,7 @@ def _journal_limits(server: ServerFacts, host: HostFacts) -> list[Finding]:
                 level=WARNING,
                 what=f"journald drops lines of a service that writes more than {burst} in {span_words(interval)}",
                 why=f"{reason}, and what is dropped can be the line that proves an incident. Each such stretch is a "
-                "gap in "
-                "which nothing can be judged.",
+                "gap in which nothing can be judged.",
                 change=drop_in(unit.name, "LogRateLimitIntervalSec=0", user=unit.manager == "user", restart=True)
                 if unit is not None
                 else "In /etc/systemd/journald.conf:\n      [Journal]\n      RateLimitIntervalSec=0",
@@ -361,9 +354,8 @@ def _verbosity(server: ServerFacts, options: ServerOptions) -> list[Finding]:
             code="arrivals-not-logged",
             level=INFO,
             what="Its log does not show that a request arrived",
-            why="At the default verbosity a hung request leaves no line until its client gives up, and none at all "
-            "if it never "
-            "does. A sleepwatch that runs on this host can see it in the kernel's socket table instead.",
+            why="At the default verbosity a hung request leaves no line until its client gives up, and none at all if "
+            "it never does. A sleepwatch that runs on this host can see it in the kernel's socket table instead.",
             change=change,
         )
     ]
@@ -391,7 +383,7 @@ def _unreadable(server: ServerFacts, host: HostFacts) -> list[Finding]:
         findings.append(
             Finding(
                 code="log-not-readable",
-                level=CRITICAL if len(whys) == len(places) else INFO,
+                level=(CRITICAL if host.watchers else WARNING) if len(whys) == len(places) else INFO,
                 what=f"{host.reader[:1].upper()}{host.reader[1:]} cannot read {target.words}: {why}",
                 why="What cannot be read cannot be judged.",
                 change=change,
@@ -422,34 +414,29 @@ def _around(server: ServerFacts, host: HostFacts) -> list[Finding]:
                 why="A hung request that leaves no line in the log cannot be seen then.",
             )
         )
-    limit = (
-        process.core_limit[0]
-        if process is not None and process.core_limit
-        else server.unit.core_limit
-        if server.unit
-        else None
+    stack = _stack(server, host)
+    return findings if stack is None else [*findings, stack]
+
+
+def _stack(server: ServerFacts, host: HostFacts) -> Finding | None:
+    """What is to be said where a crash would leave no stack."""
+    process, unit = server.process, server.unit
+    limit = process.core_limit[0] if process is not None and process.core_limit else unit.core_limit if unit else None
+    if keeps_stack(host.coredumps, limit) is not False:
+        return None
+    handler = host.coredumps.handler
+    change = "  apt-get install systemd-coredump      (or your distribution's package: it logs the stack)"
+    if handler == "systemd-coredump":
+        change = "Raise its core limit (ulimit -c unlimited), or ProcessSizeMax= in /etc/systemd/coredump.conf."
+        if limit == 0 and unit is not None:
+            user = unit.manager == "user"
+            change = drop_in(unit.name, "LimitCORE=infinity", user=user, restart=True)
+    because = "its core limit is 0" if limit == 0 else f"kernel.core_pattern is {host.coredumps.pattern or 'empty'}"
+    return Finding(
+        code="no-stack",
+        level=INFO,
+        what=f"A crash would leave no stack: {because}",
+        why="Frames of the tokenizer are the one proof by itself that a crash was this race. Without them a signal 11 "
+        "at the moment of the sleep is probable.",
+        change=change,
     )
-    kept = keeps_stack(host.coredumps, limit)
-    if kept is False:
-        handler = host.coredumps.handler
-        because = "its core limit is 0" if limit == 0 else f"kernel.core_pattern is {host.coredumps.pattern or 'empty'}"
-        change = (
-            "  apt-get install systemd-coredump      (or your distribution's package)"
-            if handler != "systemd-coredump"
-            else None
-        )
-        if limit == 0 and server.unit is not None:
-            user = server.unit.manager == "user"
-            change = drop_in(server.unit.name, "LimitCORE=infinity", user=user, restart=True)
-        findings.append(
-            Finding(
-                code="no-stack",
-                level=INFO,
-                what=f"A crash would leave no stack: {because}",
-                why="Frames of the tokenizer are the one proof by itself that a crash was this race. Without them "
-                "a signal 11 at "
-                "the moment of the sleep is probable.",
-                change=change,
-            )
-        )
-    return findings

@@ -127,9 +127,8 @@ def _wider(server: ServerFacts, sleep: Sleep) -> list[Finding]:
                     code="wider-window",
                     level=INFO,
                     what=f"{f'{label}: the' if label else 'The'} window is wider here: it {' and '.join(reasons)}",
-                    why="An image is prepared in the same place where a prompt is tokenized. The report of the "
-                    "hang came "
-                    "from a server with both, which met it one time in eight.",
+                    why="An image is prepared in the same place where a prompt is tokenized. The report of the hang "
+                    "came from a server with both, which met it one time in eight.",
                 )
             )
     if sleep.seconds is not None and sleep.seconds < _SHORT_SECONDS:
@@ -150,8 +149,8 @@ def _refused(server: ServerFacts, sleep: Sleep) -> Finding:
     return Finding(
         code="sleep-value-refused",
         level=WARNING,
-        what=f"{sleep.setting.spelling} {sleep.setting.value} is refused ({sleep.setting.place}): the server does "
-        "not start",
+        what=f"{sleep.setting.spelling} {sleep.setting.value} is refused ({sleep.setting.place}): the server does not "
+        "start",
         why="Sleep mode takes a number of seconds from 1 on, or -1 for off (llama.cpp common/arg.cpp).",
         change=f"  {SLEEP} -1      for off",
     )
@@ -254,8 +253,8 @@ def _changed(server: ServerFacts, sleep: Sleep) -> list[Finding]:
         Finding(
             code="changed-since-start",
             level=WARNING if then.state in ("on", "refused") else INFO,
-            what=f"From its next start on it sleeps {after}; {server.unit.fragment or 'its unit'} was changed since "
-            "it was started",
+            what=f"From its next start on it sleeps {after}; {server.unit.fragment or 'its unit'} was changed since it "
+            "was started",
             why="The running process keeps the options it was started with.",
             change=f"  systemctl restart {quoted(server.unit.name)}",
         )

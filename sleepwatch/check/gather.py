@@ -9,6 +9,8 @@ import socket
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+import msgspec
+
 from sleepwatch.check.facts import Facts, HostFacts, Preset, ServerFacts, Watcher
 from sleepwatch.config import DEFAULT_PATH, ConfigError, load_settings
 from sleepwatch.hosts import access, presets, units
@@ -17,7 +19,7 @@ from sleepwatch.hosts.commands import Run, run
 from sleepwatch.hosts.containers import Container, find_container
 from sleepwatch.hosts.coredumps import find_coredumps
 from sleepwatch.hosts.files import read_regular
-from sleepwatch.hosts.journald import find_journald
+from sleepwatch.hosts.journald import Journald, find_journald, readable_by
 from sleepwatch.hosts.logs import Target, output_target, targets
 from sleepwatch.hosts.options import ServerOptions, parse_arguments, parse_environment
 from sleepwatch.hosts.processes import PROC, Found, ServerProcess, children, find_servers
@@ -74,7 +76,7 @@ def gather(
         user=_user_name(os.geteuid()),
         uid=os.geteuid(),
         booted=booted,
-        journald=find_journald(root=root, run=run if booted else None),
+        journald=_journald(root, run if booted else None, reader),
         coredumps=find_coredumps(root if proc == PROC else proc.parent),
         watchers=watchers,
         reader=f"the running sleepwatch (pid {watchers[0].pid})" if watchers else "this user",
@@ -84,6 +86,16 @@ def gather(
     facts = _Assembly(servers, listed.units, reader, root, run).all()
     facts += [_preset_alone(path) for path in preset_files if not _covered(path, facts)]
     return Facts(host=host, servers=tuple(facts))
+
+
+def _journald(root: Path, run: Run | None, reader: access.Reader | None) -> Journald:
+    """journald's settings, and whether who would read it may: a running sleepwatch, else this user."""
+    found = find_journald(root=root, run=run)
+    if reader is None:
+        return found
+    may = readable_by(reader, root)
+    why = None if may else f"uid {reader.uid} is in none of the groups systemd-journal, adm, wheel"
+    return msgspec.structs.replace(found, readable=may, why_unreadable=why)
 
 
 class _Assembly:
@@ -171,12 +183,25 @@ class _Assembly:
 
     def _unit_of(self, server: ServerProcess) -> Unit | None:
         place = server.place
+        if place.container is not None and place.unit is None and place.user_unit is None:
+            return self._unit_of_container(server)
         for unit in self.units:
             if unit.manager == "system" and unit.name == place.unit:
                 return unit
             if unit.manager == "user" and unit.name == place.user_unit and unit.owner == _user_name(place.user):
                 return unit
         return None
+
+    def _unit_of_container(self, server: ServerProcess) -> Unit | None:
+        """The unit whose ``docker run`` made this container: by its name, else by the server's very same arguments."""
+        container = self._container_of(server)
+        asked = [unit for unit in self.units if unit.invocation is not None and unit.invocation.engine]
+        for unit in asked:
+            assert unit.invocation is not None
+            if container is not None and container.name and unit.invocation.container_name == container.name:
+                return unit
+        same = [unit for unit in asked if unit.invocation and unit.invocation.arguments == server.arguments]
+        return same[0] if len(same) == 1 else None
 
     def _container_of(self, server: ServerProcess) -> Container | None:
         identity = server.place.container
@@ -192,10 +217,10 @@ class _Assembly:
         """As incidents name it: unit, else container, else the process; ``/model`` for a router's child."""
         if server.router in self.names:
             return f"{self.names[server.router]}/{server.options.model or server.pid}"
-        if container is not None and (unit is None or container.name):
-            return container.name or f"container {container.id[:12]}"
         if unit is not None:
             return _unit_name(unit)
+        if container is not None:
+            return container.name or f"container {container.id[:12]}"
         if server.place.unit or server.place.user_unit:
             return server.place.unit or server.place.user_unit or ""
         port = server.port or server.options.number("port")
@@ -242,9 +267,8 @@ def read_preset(path: Path, shown_as: str, router: ServerOptions) -> Preset:
 def _other_models(router: ServerOptions, preset: Preset | None) -> ServerOptions:
     """What a model gets that no section names: the router's command line over ``[*]``, and what the process
     inherits."""
-    inherited = {name: one for name, one in router.settings.items() if one.kind != "argument"}
-    everywhere = preset.everywhere if preset is not None else ServerOptions()
-    return presets.handed_down(router).over(everywhere).over(ServerOptions(inherited))
+    everywhere = ServerOptions(preset.everywhere.settings) if preset is not None else ServerOptions()
+    return presets.handed_down(router).over(everywhere).over(presets.passed_on(router))
 
 
 def _unit_options(unit: Unit | None) -> ServerOptions | None:

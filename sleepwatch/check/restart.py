@@ -4,11 +4,13 @@ of Restart=")."""
 from __future__ import annotations
 
 import posixpath
+import re
 
 import msgspec
 
 from sleepwatch.check.facts import ServerFacts
-from sleepwatch.check.findings import CRITICAL, INFO, WARNING, Finding, drop_in
+from sleepwatch.check.findings import CRITICAL, INFO, WARNING, Finding, drop_in, quoted
+from sleepwatch.hosts.commandline import Invocation
 from sleepwatch.hosts.spans import INFINITY, span_words
 from sleepwatch.hosts.units import DEFAULT_LIMIT_INTERVAL_US, Unit
 
@@ -24,21 +26,10 @@ _SHELL_SEGV = "139"
 """What a shell ends with when the program it waited for died on signal 11 (128 + 11)."""
 _SLOW_US = 30_000_000
 _SHELLS = {
-    "bash",
-    "sh",
-    "zsh",
-    "dash",
-    "fish",
-    "ksh",
-    "tmux: server",
-    "screen",
-    "sshd",
-    "login",
-    "nohup",
-    "script",
-    "su",
-    "sudo",
-}
+    "bash", "sh", "zsh", "dash", "fish", "ksh", "tmux: server", "screen", "sshd", "login", "nohup",
+    "script", "su", "sudo",
+}  # fmt: skip
+_INITS = {"systemd", "init", "openrc-init", "runit", "dinit", "shepherd", "busybox", "procd"}
 _ALWAYS = {
     "s6-supervise": "s6",
     "runsv": "runit",
@@ -46,25 +37,15 @@ _ALWAYS = {
     "supervise-daemon": "OpenRC",
     "monit": "monit",
 }
-_KNOWN = {
-    "llama-swap": "llama-swap starts it again at the next request",
-    "ollama": "ollama starts it again at the next request",
-    "lemond": "lemonade starts it again at the next request",
-    "lemonade": "lemonade starts it again at the next request",
-    "lemonade-router": "lemonade starts it again at the next request",
-}
-_UNSURE = (
-    "supervisord",
-    "pm2",
-    "PM2",
-    "circusd",
-    "foreman",
-    "honcho",
-    "overmind",
-    "process-compose",
-    "systemd-run",
-    "circus",
-)
+_AT_REQUEST = {"llama-swap": "llama-swap", "ollama": "ollama", "lemond": "lemonade", "lemonade-router": "lemonade"}
+"""Programs that start a server again when one is asked for."""
+_UNSURE = {
+    "supervisord", "pm2", "PM2", "circusd", "foreman", "honcho", "overmind", "process-compose", "systemd-run",
+}  # fmt: skip
+_CONTAINER_INITS = {
+    "tini", "dumb-init", "docker-init", "catatonit", "containerd-shim", "conmon", "s6-svscan",
+}  # fmt: skip
+_SECRET = {"--api-key", "-hft", "--hf-token"}
 
 
 class Restart(msgspec.Struct, frozen=True, kw_only=True):
@@ -78,13 +59,31 @@ class Restart(msgspec.Struct, frozen=True, kw_only=True):
 
 def judge(server: ServerFacts) -> tuple[Restart, list[Finding]]:
     """Whether this server would be there again after signal 11, and what is to be said about it."""
+    restart, findings = _judge(server)
+    if server.container is not None and server.process is not None and server.process.first_in_namespace:
+        findings.append(_abort_finding())
+    return restart, findings
+
+
+def _judge(server: ServerFacts) -> tuple[Restart, list[Finding]]:
     if server.router is not None:
         return _child(server)
-    if server.container is not None and server.unit is None:
+    if server.container is not None and (server.unit is None or server.container.restart not in (None, "no")):
         return _in_container(server)
-    if server.unit is not None:
+    if server.unit is not None and _is_of(server, server.unit):
         return _by_unit(server, server.unit)
     return _by_ancestors(server)
+
+
+def _is_of(server: ServerFacts, unit: Unit) -> bool:
+    """Whether the end of the server is the end of the unit: not where another program of the unit has started it."""
+    process = server.process
+    if process is None or server.container is not None or process.pid == unit.main_pid:
+        return True
+    if unit.invocation is not None:
+        return True
+    above = process.ancestors[0] if process.ancestors else None
+    return above is not None and above.pid == unit.main_pid and above.name in _SHELLS
 
 
 def _child(server: ServerFacts) -> tuple[Restart, list[Finding]]:
@@ -109,72 +108,21 @@ def _child(server: ServerFacts) -> tuple[Restart, list[Finding]]:
 
 
 def _by_unit(server: ServerFacts, unit: Unit) -> tuple[Restart, list[Finding]]:
+    findings = _was_restarted(unit)
     invocation = unit.invocation
-    user = unit.manager == "user"
-    where = _place(unit, "Restart")
-    findings: list[Finding] = []
-    if unit.restarts:
-        times = f"{unit.restarts} time{'' if unit.restarts == 1 else 's'}"
-        findings.append(
-            Finding(
-                code="was-restarted",
-                level=INFO,
-                what=f"systemd has restarted it {times} since it was last started by hand or at boot",
-                why="Each of these was an exit nobody asked for, and may have been this crash.",
-                change=f"  sleepwatch scan --journal -u {unit.name}",
-            )
-        )
     if invocation is not None and invocation.engine and invocation.container_restart not in (None, "no"):
         words = f"by {invocation.engine} (--restart={invocation.container_restart})"
         return Restart(answer=YES, words=words), findings
-    shell = _held_by_shell(server, unit)
-    if shell and invocation is not None and invocation.looped:
-        findings.append(_loop_finding(unit))
-        return Restart(answer=YES, words="by a loop in its own script"), findings
-    if shell and invocation is not None and invocation.piped_to and not invocation.pipefail:
-        findings.append(
-            Finding(
-                code="pipe-hides-crash",
-                level=CRITICAL,
-                what=f"systemd would not see the crash: the server's output is piped to {invocation.piped_to}",
-                why=f"A pipeline ends with the status of its last program. {invocation.piped_to} ends well, so the "
-                "unit "
-                f"ends well, and Restart={unit.restart} does nothing.",
-                change="Let systemd keep the output instead of a pipe, and start the server without a shell:\n"
-                + drop_in(
-                    unit.name,
-                    "ExecStart=",
-                    f"ExecStart={_command(server)}",
-                    *_restart_line(unit),
-                    user=user,
-                    restart=True,
-                ),
-            )
-        )
-        answer = YES if unit.restart in _AFTER_SUCCESS and not unit.remain_after_exit else NO
-        words = (
-            "yes, as after any end (Restart=always)" if answer == YES else "no: the pipe hides the crash from systemd"
-        )
-        if answer == YES:
-            findings[-1] = msgspec.structs.replace(findings[-1], level=INFO)
-        return Restart(answer=answer, words=words), findings
-    if shell and invocation is not None and invocation.status_lost:
-        findings.append(
-            Finding(
-                code="script-hides-crash",
-                level=WARNING,
-                what="Whether systemd sees the crash depends on the script around the server",
-                why="The script goes on after the server, so the unit ends with the status of what comes last.",
-                change="Make the server the last thing the script does, with exec before it, and let Restart= do "
-                "the rest.",
-            )
-        )
-        answer = YES if unit.restart == "always" else UNKNOWN
-        return Restart(answer=answer, words=f"{answer}: its script decides (Restart={unit.restart})"), findings
-    restarted, reason = after_crash(unit, through_shell=shell)
+    held = _held_by_shell(server, unit)
+    scripted = _by_script(server, unit) if held else None
+    if scripted is not None:
+        restart, about = scripted
+        return restart, [*about, *findings]
+    user = unit.manager == "user"
+    where = _place(unit, "Restart")
+    restarted, reason = after_crash(unit, through_shell=held)
     if not restarted:
-        findings.insert(0, _not_restarted(unit, reason, where, shell, user))
-        return Restart(answer=NO, words=f"no: {reason}"), findings
+        return Restart(answer=NO, words=f"no: {reason}"), [_not_restarted(unit, reason, where, held, user), *findings]
     findings += _start_limit(server, unit, user)
     if unit.restart_us >= _SLOW_US:
         findings.append(
@@ -182,14 +130,86 @@ def _by_unit(server: ServerFacts, unit: Unit) -> tuple[Restart, list[Finding]]:
                 code="slow-restart",
                 level=WARNING,
                 what=f"After a crash it is away for RestartSec={span_words(unit.restart_us)}"
-                f"{_place(unit, 'RestartSec')}",
+                + _place(unit, "RestartSec"),
                 why="systemd waits that long before it starts the server again, and then the model has to be loaded.",
                 change=drop_in(unit.name, "RestartSec=5", user=user),
             )
         )
-    return Restart(
-        answer=YES, words=f"by systemd after {span_words(unit.restart_us)} (Restart={unit.restart}{where})"
-    ), findings
+    words = f"by systemd after {span_words(unit.restart_us)} (Restart={unit.restart}{where})"
+    return Restart(answer=YES, words=words), findings
+
+
+def _was_restarted(unit: Unit) -> list[Finding]:
+    if not unit.restarts:
+        return []
+    times = f"{unit.restarts} time{'' if unit.restarts == 1 else 's'}"
+    return [
+        Finding(
+            code="was-restarted",
+            level=INFO,
+            what=f"systemd has restarted it {times} since it was last started by hand or at boot",
+            why="Each of these was an exit nobody asked for, and may have been this crash.",
+            change=f"  sleepwatch scan --journal -u {quoted(unit.name)}",
+        )
+    ]
+
+
+def _by_script(server: ServerFacts, unit: Unit) -> tuple[Restart, list[Finding]] | None:
+    """What the shell around the server makes of a crash; None where it ends with the server's own status."""
+    invocation = unit.invocation
+    if invocation is None:
+        return None
+    if invocation.looped:
+        return Restart(answer=YES, words="by a loop in its own script"), [_loop_finding()]
+    if invocation.piped_to and not invocation.pipefail:
+        # As after any end: the unit ends well, whatever the server did.
+        anyway = unit.restart in _AFTER_SUCCESS and not unit.remain_after_exit
+        words = (
+            f"yes, as after any end (Restart={unit.restart})" if anyway else "no: the pipe hides the crash from systemd"
+        )
+        return Restart(answer=YES if anyway else NO, words=words), [_pipe_finding(server, unit, anyway)]
+    if invocation.status_lost:
+        finding = Finding(
+            code="script-hides-crash",
+            level=WARNING,
+            what="Whether systemd sees the crash depends on the script around the server",
+            why="The script goes on after the server, so the unit ends with the status of what comes last.",
+            change="Make the server the last thing the script does, with exec before it, and let Restart= do the rest.",
+        )
+        answer = YES if unit.restart == "always" else UNKNOWN
+        return Restart(answer=answer, words=f"{answer}: its script decides (Restart={unit.restart})"), [finding]
+    return None
+
+
+def _pipe_finding(server: ServerFacts, unit: Unit, anyway: bool) -> Finding:
+    invocation = unit.invocation
+    assert invocation is not None
+    command = f"ExecStart={_command(invocation)}"
+    restart = () if unit.restart in _AFTER_SIGNAL else ("Restart=on-failure", "RestartSec=5")
+    return Finding(
+        code="pipe-hides-crash",
+        level=INFO if anyway else CRITICAL,
+        what=f"systemd would not see the crash: the server's output is piped to {invocation.piped_to}",
+        why=f"A pipeline ends with the status of its last program. {invocation.piped_to} ends well, so the unit ends "
+        f"well, and Restart={unit.restart} {'starts it as after any end' if anyway else 'does nothing'}.",
+        change="Let systemd keep the output instead of a pipe, and start the server without a shell:\n"
+        + drop_in(unit.name, "ExecStart=", command, *restart, user=unit.manager == "user", restart=True),
+    )
+
+
+def _command(invocation: Invocation) -> str:
+    """The server's command for ``ExecStart=``, keys and tokens left out."""
+    words = [invocation.program, *invocation.arguments]
+    shown = ["…" if at and words[at - 1] in _SECRET else _systemd_word(word) for at, word in enumerate(words)]
+    return " ".join(shown)
+
+
+def _systemd_word(word: str) -> str:
+    word = word.replace("%", "%%").replace("$", "$$")
+    if word and not re.search(r"[\s\"'\\;]", word):
+        return word
+    escaped = word.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
 
 
 def after_crash(unit: Unit, *, through_shell: bool) -> tuple[bool, str]:
@@ -198,7 +218,7 @@ def after_crash(unit: Unit, *, through_shell: bool) -> tuple[bool, str]:
     ``through_shell``: systemd's main process is a shell, which does not die but ends with status 139.
     """
     codes = {_SHELL_SEGV} if through_shell else _SEGV
-    seen = "exit status 139 from its shell" if through_shell else "signal 11"
+    seen = "exit status 139 from what holds it" if through_shell else "signal 11"
     if codes & set(unit.restart_force):
         return True, f"RestartForceExitStatus= names {seen}"
     if unit.restart == "no":
@@ -213,12 +233,14 @@ def after_crash(unit: Unit, *, through_shell: bool) -> tuple[bool, str]:
     if unit.restart in allowed:
         return True, f"Restart={unit.restart}"
     if through_shell and unit.restart in _AFTER_SIGNAL:
-        return False, f"Restart={unit.restart} wants a signal, and its shell turns that into exit status 139"
+        return False, f"Restart={unit.restart} wants a signal, and what stands between turns that into exit status 139"
     return False, f"Restart={unit.restart}"
 
 
 def _held_by_shell(server: ServerFacts, unit: Unit) -> bool:
-    """Whether systemd's main process is a shell or script and not the server itself."""
+    """Whether systemd's main process is a shell, a script or a container's monitor, and not the server itself."""
+    if server.container is not None or (unit.invocation is not None and unit.invocation.engine):
+        return True
     if server.process is not None and unit.main_pid:
         return unit.main_pid != server.process.pid
     invocation = unit.invocation
@@ -246,7 +268,7 @@ def _not_restarted(unit: Unit, reason: str, where: str, shell: bool, user: bool)
         level=CRITICAL,
         what=f"A crash would leave it down: {reason}{where if reason.startswith('Restart=') else ''}",
         why="The crash of this race is signal 11 in the tokenizer. "
-        + ("Its shell reports that to systemd as status 139. " if shell else "")
+        + ("What stands between reports that to systemd as status 139. " if shell else "")
         + "Nothing starts the server again, and every later request is refused until someone does.",
         change=drop_in(unit.name, *lines, user=user, instead=_stronger_drop_in(unit, "Restart")),
     )
@@ -260,17 +282,6 @@ def _stronger_drop_in(unit: Unit, key: str) -> str | None:
 
 def _place(unit: Unit, key: str) -> str:
     return f", from {unit.places[key]}" if key in unit.places else ", the default"
-
-
-def _restart_line(unit: Unit) -> tuple[str, ...]:
-    return () if unit.restart in _AFTER_SIGNAL else ("Restart=on-failure", "RestartSec=5")
-
-
-def _command(server: ServerFacts) -> str:
-    unit = server.unit
-    assert unit is not None
-    program = unit.invocation.program if unit.invocation else "llama-server"
-    return f"{program} … (its options as they are now)"
 
 
 def _start_limit(server: ServerFacts, unit: Unit, user: bool) -> list[Finding]:
@@ -300,15 +311,14 @@ def _start_limit(server: ServerFacts, unit: Unit, user: bool) -> list[Finding]:
                 level=WARNING if idle else INFO,
                 what=f"After {burst} starts within {span_words(interval)}{usual} systemd gives up",
                 why=f"With RestartSec={span_words(unit.restart_us)}{f' and a sleep after {idle} s' if idle else ''} "
-                "that can "
-                "be reached by a client that sends its request again, and then the server stays down.",
+                "that can be reached by a client that sends its request again, and then the server stays down.",
                 change=drop_in(unit.name, "StartLimitIntervalSec=0", section="Unit", user=user),
             )
         )
     return findings
 
 
-def _loop_finding(unit: Unit) -> Finding:
+def _loop_finding() -> Finding:
     return Finding(
         code="restarted-by-loop",
         level=INFO,
@@ -323,18 +333,6 @@ def _in_container(server: ServerFacts) -> tuple[Restart, list[Finding]]:
     assert container is not None
     name = container.name or container.id[:12]
     findings: list[Finding] = []
-    process = server.process
-    if process is not None and process.first_in_namespace:
-        findings.append(
-            Finding(
-                code="abort-looks-like-crash",
-                level=INFO,
-                what="It is process 1 of its container, so an abort would be reported as exit code 139, like signal 11",
-                why="Process 1 ignores SIGABRT; abort() then ends in a trap that the kernel reports as a segmentation "
-                "fault. The two can be told apart only by what was printed before.",
-                change="Run the container with an init:\n  docker run --init …      (compose: init: true)",
-            )
-        )
     if container.restart is None:
         why = container.why_unknown or "its engine does not tell"
         findings.append(
@@ -353,8 +351,8 @@ def _in_container(server: ServerFacts) -> tuple[Restart, list[Finding]]:
                 code="restart-unknown",
                 level=WARNING,
                 what=f"It is not the main process of container {name}: whether it is started again is up to what is",
-                why=f"The engine's policy ({container.restart}) acts when the main process ends, and that may "
-                "outlive the server.",
+                why=f"The engine's policy ({container.restart}) acts when the main process ends, and that may outlive "
+                "the server.",
                 change="Let the server be the container's main process, or see to it that its supervisor starts it "
                 "again.",
             )
@@ -376,20 +374,23 @@ def _in_container(server: ServerFacts) -> tuple[Restart, list[Finding]]:
     return Restart(answer=NO, words=f"no: container restart policy '{container.restart}'"), findings
 
 
+def _abort_finding() -> Finding:
+    return Finding(
+        code="abort-looks-like-crash",
+        level=INFO,
+        what="It is process 1 of its container, so an abort would be reported as exit code 139, like signal 11",
+        why="Process 1 ignores SIGABRT; abort() then ends in a trap that the kernel reports as a segmentation fault. "
+        "The two can be told apart only by what was printed before.",
+        change="Run the container with an init:\n  docker run --init …      (compose: init: true)",
+    )
+
+
 def _main_process(server: ServerFacts) -> bool:
     """Whether the end of the server ends its container: it is process 1 there, or only an init stands above it."""
     process = server.process
     if process is None or process.first_in_namespace or not process.ancestors:
         return True
-    return process.ancestors[0].name in (
-        "tini",
-        "dumb-init",
-        "docker-init",
-        "catatonit",
-        "containerd-shim",
-        "conmon",
-        "s6-svscan",
-    )
+    return process.ancestors[0].name in _CONTAINER_INITS
 
 
 def _look_up(engine: str, name: str) -> str | None:
@@ -409,18 +410,22 @@ def _by_ancestors(server: ServerFacts) -> tuple[Restart, list[Finding]]:
         return Restart(answer=UNKNOWN, words=words), [_elsewhere(process.place.machine)]
     for above in process.ancestors:
         for name in (above.name, above.command):
-            if name in _KNOWN:
-                return Restart(answer=YES, words=_KNOWN[name]), []
+            if name in _AT_REQUEST:
+                return Restart(answer=YES, words=f"by {_AT_REQUEST[name]}, at the next request"), []
             if name in _ALWAYS:
                 return Restart(answer=YES, words=f"by {_ALWAYS[name]}"), []
             if name in _UNSURE or name.startswith("PM2"):
                 return Restart(answer=UNKNOWN, words=f"unknown: {name} decides"), [_up_to(name)]
     first = process.ancestors[0] if process.ancestors else None
-    by_hand = process.place.session or first is None or first.pid == 1 or first.name in _SHELLS
-    if by_hand and not (first and first.pid != 1 and first.command != first.name):
-        who = "nobody" if first is None or first.pid == 1 else f"{first.name} (pid {first.pid})"
+    if process.first_in_namespace:
+        words = "unknown: it is process 1 of a container, whose engine decides"
+        return Restart(answer=UNKNOWN, words=words), [_up_to("the container's engine")]
+    if first is None or (first.pid == 1 and first.name in _INITS) or first.name == "systemd":
+        return Restart(answer=NO, words="no: started by hand, nobody above it"), [_no_supervisor("nobody")]
+    plain = first.command == first.name and first.pid != 1
+    if plain and (first.name in _SHELLS or process.place.session):
+        who = f"{first.name} (pid {first.pid})"
         return Restart(answer=NO, words=f"no: started by hand, {who} above it"), [_no_supervisor(who)]
-    assert first is not None
     return Restart(answer=UNKNOWN, words=f"unknown: {first.command} (pid {first.pid}) started it"), [
         _up_to(first.command)
     ]
@@ -452,8 +457,7 @@ def _no_supervisor(who: str) -> Finding:
         level=CRITICAL,
         what=f"Nothing would start it again after a crash: {who} stands above it",
         why="The crash of this race takes the whole process with signal 11. Every later request is refused until "
-        "someone "
-        "starts the server by hand.",
+        "someone starts the server by hand.",
         change="Run it as a service:\n"
         "  /etc/systemd/system/llama-server.service\n"
         "      [Service]\n"

@@ -64,7 +64,7 @@ def performance(report: Report) -> str:
     unprotected = sum(verdict in (UNPROTECTED, UNPROTECTED_AND_BLIND) for verdict in counted)
     blind = sum(verdict in (BLIND, UNPROTECTED_AND_BLIND) for verdict in counted)
     return (
-        f"servers={len(counted)};;;0 exposed={exposed};1;;0 unprotected={unprotected};;1;0 blind={blind};;1;0 "
+        f"servers={len(counted)};;;0 exposed={exposed};0;;0 unprotected={unprotected};;0;0 blind={blind};;0;0 "
         f"fine={counted.count(FINE)};;;0 unknown={counted.count(NOT_KNOWN) + counted.count(DOES_NOT_START)};;;0"
     )
 

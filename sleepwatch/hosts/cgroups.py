@@ -23,6 +23,14 @@ _MACHINES = (
     re.compile(r"/machine\.slice/(?:machine-|systemd-nspawn@)([^/]+?)\.(?:scope|service)(?:/payload)?(?=/|$)"),
     re.compile(r"/lxc(?:\.payload)?[./]([^/]+)"),
 )
+_ENGINES_OWN = {
+    "docker.service",
+    "containerd.service",
+    "podman.service",
+    "crio.service",
+    "kubelet.service",
+    "k3s.service",
+}
 _USER = re.compile(r"/user@(\d+)\.service(?:/|$)")
 
 
@@ -69,7 +77,7 @@ def place(path: str) -> Place:
             break
     user = _USER.search(path)
     services = re.findall(r"/([^/]+\.service)(?=/|$)", path[user.end() - 1 :] if user else path)
-    unit = services[0] if services else None
+    unit = next((name for name in services if not (container and name in _ENGINES_OWN)), None)
     if user:
         return Place(user_unit=unit, user=int(user.group(1)), container=container, engine=engine)
     session = re.search(r"/session-[^/]+\.scope(?:/|$)", path) is not None

@@ -63,6 +63,8 @@ class Invocation(msgspec.Struct, frozen=True):
     """The file the shell sends its standard error to."""
     engine: str | None = None
     """``docker``, ``podman`` …: the container engine asked to start it."""
+    container_name: str | None = None
+    """``--name`` given to the engine."""
     container_restart: str | None = None
     """``--restart`` given to the engine."""
 
@@ -144,12 +146,14 @@ def _in_container(words: Sequence[str], at: int) -> Invocation | None:
     """``docker run [options] image [arguments]``: the image's entry point is the server, or the command names it."""
     engine = posixpath.basename(words[at])
     rest = list(words[at + 1 :])
-    restart, environment = None, {}
+    restart, given_name, environment = None, None, {}
     for here, word in enumerate(rest):
         name, equals, value = word.partition("=")
         following = rest[here + 1] if here + 1 < len(rest) else ""
         if name == "--restart":
             restart = value if equals else following
+        elif name == "--name":
+            given_name = value if equals else following
         elif name in ("-e", "--env"):
             key, _, content = (value if equals else following).partition("=")
             environment[key] = content
@@ -176,6 +180,7 @@ def _in_container(words: Sequence[str], at: int) -> Invocation | None:
         wrappers=(engine,),
         environment=environment,
         engine=engine,
+        container_name=given_name,
         container_restart=restart,
     )
 

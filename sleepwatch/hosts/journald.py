@@ -6,12 +6,14 @@ from pathlib import Path
 
 import msgspec
 
+from sleepwatch.hosts.access import Reader
 from sleepwatch.hosts.commands import Run
 from sleepwatch.hosts.spans import parse_span_us
 from sleepwatch.hosts.unitfiles import read_config
 
 DEFAULT_RATE_INTERVAL_US = 30_000_000
 DEFAULT_RATE_BURST = 10_000
+_GROUPS = ("systemd-journal", "adm", "wheel")
 _LEVELS = ("emerg", "alert", "crit", "err", "warning", "notice", "info", "debug")
 
 
@@ -60,6 +62,22 @@ def find_journald(*, root: Path = Path("/"), run: Run | None = None) -> Journald
         why_unreadable=why,
         unseen=config.unreadable,
     )
+
+
+def readable_by(reader: Reader, root: Path = Path("/")) -> bool:
+    """Whether another process may read the system's journal: root, or a member of one of its groups.
+
+    systemd-journal owns the files; adm and wheel are given access by its tmpfiles rules (systemd-journald.service(8)).
+    """
+    if reader.uid == 0 or reader.reads_anything:
+        return True
+    try:
+        lines = (root / "etc/group").read_text(errors="replace").splitlines()
+    except OSError:
+        lines = []
+    fields = [line.split(":") for line in lines]
+    known = {int(one[2]) for one in fields if len(one) > 2 and one[0] in _GROUPS and one[2].isdigit()}
+    return bool(known & set(reader.groups))
 
 
 def _readable(run: Run | None) -> tuple[bool | None, str | None]:

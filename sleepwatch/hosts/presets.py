@@ -160,8 +160,8 @@ def global_options(file: PresetFile) -> ServerOptions:
 def models(file: PresetFile, inherited: ServerOptions) -> tuple[PresetModel, ...]:
     """The models of a preset file with the options each server would get.
 
-    ``inherited`` is the router's own command line: it wins over the section, which wins over ``[*]`` (llama.cpp
-    ``tools/server/server-models.cpp``, ``load_models``).
+    ``inherited`` are the router's own options: its command line wins over the section, which wins over ``[*]``
+    (llama.cpp ``tools/server/server-models.cpp``, ``load_models``); its environment is below both.
     """
     everywhere = global_options(file)
     found = []
@@ -169,7 +169,8 @@ def models(file: PresetFile, inherited: ServerOptions) -> tuple[PresetModel, ...
         if section.name == GLOBAL_SECTION or (section.name == DEFAULT_SECTION and _only_version(section)):
             continue
         own = _section_options(file, section.name, "preset", "the router does not start")
-        options = handed_down(inherited).over(own.over(msgspec.structs.replace(everywhere, problems=())))
+        section_options = own.over(msgspec.structs.replace(everywhere, problems=()))
+        options = handed_down(inherited).over(section_options).over(passed_on(inherited))
         start = next((entry.value for entry in section.entries if entry.key == "load-on-startup"), "")
         found.append(PresetModel(section.name, options, start in ("on", "enabled", "true", "1")))
     return tuple(found)
@@ -187,6 +188,11 @@ def handed_down(router: ServerOptions) -> ServerOptions:
         if setting.kind == "argument" and name not in _RESERVED
     }
     return ServerOptions(settings)
+
+
+def passed_on(router: ServerOptions) -> ServerOptions:
+    """What reaches a child by itself, below everything else: the environment and the configuration files."""
+    return ServerOptions({name: setting for name, setting in router.settings.items() if setting.kind != "argument"})
 
 
 def problems(file: PresetFile) -> tuple[Problem, ...]:

@@ -268,7 +268,7 @@ def _look(
         listening_known=known,
         own_network=own_network,
         core_limit=_core_limit(limits),
-        first_in_namespace=re.search(r"^NSpid:\s.*\s1$", status or "", re.MULTILINE) is not None,
+        first_in_namespace=re.search(r"^NSpid:(?:\s\d+)*\s1$", status or "", re.MULTILINE) is not None,
         root=reach,
         directory=directory,
         config_unread=unread,

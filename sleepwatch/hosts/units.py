@@ -161,8 +161,9 @@ def _user_units(
     own = uid == os.geteuid() and root == Path("/")
     tree = Tree(unitfiles.user_paths(home, uid, environment if own else None), root)
     shown: dict[str, dict[str, str]] = {}
-    if own and run is not None and environment.get("XDG_RUNTIME_DIR"):
-        shown, why = _ask(run, ("--user",), ["*.service"])
+    runtime = environment.get("XDG_RUNTIME_DIR") or f"/run/user/{uid}"
+    if own and run is not None and os.path.isdir(runtime):
+        shown, why = _ask(run, ("--user",), ["*.service"], runtime=runtime)
         if why:
             unseen.append(f"{user}'s systemd was not asked: {why}")
     found = []
@@ -199,9 +200,17 @@ def _mentions(loaded: UnitFile, root: Path) -> bool:
     return any(_MENTIONS.search(one.value) for one in loaded.values("Service", "Environment"))
 
 
-def _ask(run: Run, options: Sequence[str], names: Sequence[str]) -> tuple[dict[str, dict[str, str]], str | None]:
-    """``systemctl show``: by unit name its properties; and why there are none."""
-    answer = run(["systemctl", *options, "--no-pager", "show", f"--property={','.join(PROPERTIES)}", "--", *names])
+def _ask(
+    run: Run, options: Sequence[str], names: Sequence[str], *, runtime: str | None = None
+) -> tuple[dict[str, dict[str, str]], str | None]:
+    """``systemctl show``: by unit name its properties; and why there are none.
+
+    A user's manager is found by ``runtime``, which not every session has in its environment (su, cron, sudo).
+    """
+    before = ["env", f"XDG_RUNTIME_DIR={runtime}"] if runtime else []
+    answer = run(
+        [*before, "systemctl", *options, "--no-pager", "show", f"--property={','.join(PROPERTIES)}", "--", *names]
+    )
     if not answer.output:
         return {}, answer.why or "systemctl said nothing"
     return parse_show(answer.output), None

@@ -11,7 +11,7 @@ import pytest
 from sleepwatch.hosts.access import Reader, reader_of, why_unreadable
 from sleepwatch.hosts.commands import Answer, run
 from sleepwatch.hosts.coredumps import CoreDumps, find_coredumps, keeps_stack
-from sleepwatch.hosts.journald import find_journald
+from sleepwatch.hosts.journald import find_journald, readable_by
 
 
 def write(root: Path, name: str, text: str) -> None:
@@ -52,6 +52,14 @@ def test_whether_the_journal_can_be_read(answer: Answer, readable: bool | None, 
     found = find_journald(root=tmp_path, run=journalctl)
     assert found.readable is readable
     assert bool(found.why_unreadable) == (readable is not True)
+
+
+def test_who_may_read_the_journal(tmp_path: Path) -> None:
+    write(tmp_path, "etc/group", "root:x:0:\nadm:x:4:syslog\nsystemd-journal:x:101:\nbroken\nusers:x:100:\n")
+    may = {groups: readable_by(Reader(4711, groups), tmp_path) for groups in ((4711, 101), (4,), (100,), ())}
+    assert may == {(4711, 101): True, (4,): True, (100,): False, (): False}
+    assert readable_by(Reader(0, ()), tmp_path)
+    assert not readable_by(Reader(4711, (4,)), tmp_path / "none")
 
 
 @pytest.mark.parametrize(
