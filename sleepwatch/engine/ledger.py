@@ -547,9 +547,10 @@ class Ledger:
                 if line is not None and p.cancelled is None and p.launched is None and not _stale(self.sleep, p):
                     flight.append(line)
         else:
-            # With queue lines each arrival shows again as a post; without them the arrivals are all there is.
-            waiting = len(self.queued)
-            flight.extend(list(self.arrivals)[waiting:])
+            # With queue lines each arrival shows again as a post; without them the arrivals are all there is. One that
+            # is older than tokenizing takes was most likely refused, which prints nothing.
+            recent = [one for one in self.arrivals if (elapsed_us(one, self.last) or 0) <= BEFORE_SLEEP_US]
+            flight.extend(recent[len(self.queued) :])
         return flight
 
     def command(self, command: str) -> None:
@@ -563,10 +564,10 @@ class Ledger:
 
 
 def elapsed_us(start: Event | None, end: Event | None) -> int | None:
-    """Time from one line to another: by the log clock, else by wall time, else None."""
+    """Time from one line to another: by their writer's log clock, else by wall time, else None."""
     if start is None or end is None:
         return None
-    if start.clock_us is not None and end.clock_us is not None:
+    if start.clock_us is not None and end.clock_us is not None and start.origin is end.origin:
         return end.clock_us - start.clock_us
     if start.wall_us is not None and end.wall_us is not None:
         return end.wall_us - start.wall_us

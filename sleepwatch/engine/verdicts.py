@@ -323,7 +323,7 @@ def death(
     ``restarted``: a new life of the same server has begun. ``over``: the source has ended.
     """
     if is_planned(ledger, exit_):
-        overdue = wake_overdue(ledger, exit_.event, ended=True)
+        overdue = wake_overdue(ledger, exit_.event, ended=True, at_us=exit_.at_us)
         return msgspec.structs.replace(overdue, state="restarted") if overdue and restarted else overdue
     state = "restarted" if restarted else "down" if over else "open"
     for judge in (_sleep_crash, _wake_failure, _crash_in_flight, _crash):
@@ -440,12 +440,19 @@ def _wake_failure(ledger: Ledger, exit_: Exit, state: str, sleep_mode: bool, idl
     )  # fmt: skip
 
 
-def wake_overdue(ledger: Ledger, now: Event | None, *, ended: bool, waited_us: int | None = None) -> Verdict | None:
-    """A wake that takes several times the longest reload seen; also when a planned stop ended it."""
+def wake_overdue(
+    ledger: Ledger, now: Event | None, *, ended: bool, waited_us: int | None = None, at_us: int | None = None
+) -> Verdict | None:
+    """A wake that takes several times the longest reload seen; also when a planned stop ended it.
+
+    ``now`` (or ``at_us``, on the process's own clock) is when it ended; ``waited_us`` how long it has taken so far.
+    """
     sleep = ledger.sleep
     if ledger.phase is not Phase.RELOADING or sleep is None or sleep.exit is None or not ledger.reload_us:
         return None
     waited = waited_us
+    if at_us is not None and sleep.exit.clock_us is not None:
+        waited = max(waited or 0, at_us - sleep.exit.clock_us)
     for line in (now, ledger.stopping, ledger.last):
         took = elapsed_us(sleep.exit, line)
         waited = max(waited or 0, took) if took is not None else waited

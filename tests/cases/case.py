@@ -68,5 +68,7 @@ def shown(result: ScanResult) -> str:
         f" server={i.server}\n    {i.summary}\n    {i.reason}"
         for i in result.incidents
     )
-    lives = "\n".join(f"  {life.server} exit={life.exit} sleeps={life.sleeps} freed={life.freed_in_grace}" for life in result.lives)
+    lives = "\n".join(
+        f"  {life.server} exit={life.exit} sleeps={life.sleeps} freed={life.freed_in_grace}" for life in result.lives
+    )
     return f"incidents:\n{incidents or '  none'}\nlives:\n{lives}"

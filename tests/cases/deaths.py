@@ -68,8 +68,16 @@ CASES = [
         name="sleep-crash-lines-lost",
         why="the crash took the sleep lines with it: signal 11, sleep mode on, no slot busy",
         log=log(BEGIN + SEGV + AGAIN),
-        found=(found("sleep-crash", "probable", "restarted", signal=11, in_flight=None,
-                     in_flight_reason="the last lines never left the process"),),
+        found=(
+            found(
+                "sleep-crash",
+                "probable",
+                "restarted",
+                signal=11,
+                in_flight=None,
+                in_flight_reason="the last lines never left the process",
+            ),
+        ),
     ),
     Case(
         name="sleep-crash-owns-its-requests",
@@ -114,8 +122,10 @@ CASES = [
     Case(
         name="wake-failure-failed-to-reload",
         why="the server says so itself and aborts, even where no supervisor's line tells of the death",
-        log=log(BEGIN + "2.1 sleep\n20 wake\n20.2 reload-failed\n"
-                "| /src/tools/server/server-context.cpp:800: failed to reload model after sleeping\n" + AGAIN),
+        log=log(
+            BEGIN + "2.1 sleep\n20 wake\n20.2 reload-failed\n"
+            "| /src/tools/server/server-context.cpp:800: failed to reload model after sleeping\n" + AGAIN
+        ),
         found=(found("wake-failure", "confirmed", "restarted"),),
     ),
     Case(
@@ -133,8 +143,10 @@ CASES = [
     Case(
         name="wake-failure-second-cycle",
         why="the first wake was well, the second was not",
-        log=log(BEGIN + "2.1 sleep\n20 wake\n20.4 ready\n20.41 serve 2\n21.5 sleep\n40 wake\n40.2 ready\n"
-                "| /src/fattn-common.cuh:600: GGML_ASSERT(max_blocks_per_sm > 0) failed\n" + ABORTED + AGAIN),
+        log=log(
+            BEGIN + "2.1 sleep\n20 wake\n20.4 ready\n20.41 serve 2\n21.5 sleep\n40 wake\n40.2 ready\n"
+            "| /src/fattn-common.cuh:600: GGML_ASSERT(max_blocks_per_sm > 0) failed\n" + ABORTED + AGAIN
+        ),
         found=(found("wake-failure", "confirmed", "restarted", signal=6, log_opened_us=40_000_000),),
     ),
     Case(
@@ -162,9 +174,11 @@ CASES = [
     Case(
         name="failed-load-warning-in-a-wake",
         why="the fitting that gives up says `abort`, and the load goes on",
-        log=log(BEGIN + "2.1 sleep\n20 wake\n"
-                "20.1 | common_fit_params: failed to fit params to free device memory: n_gpu_layers set by user, abort\n"
-                "20.4 ready\n20.41 serve 2\n"),
+        log=log(
+            BEGIN + "2.1 sleep\n20 wake\n"
+            "20.1 | common_fit_params: failed to fit params to free device memory: n_gpu_layers set by user, abort\n"
+            "20.4 ready\n20.41 serve 2\n"
+        ),
     ),
     # -- crash-in-flight ----------------------------------------------------------------------------------------------------
     Case(
@@ -188,9 +202,23 @@ CASES = [
     Case(
         name="crash-in-flight-arrived-far-from-any-sleep",
         why="a request that has arrived, while the idle timer had long to go",
-        log=log("0 start lv=4\n1 arrive\n1.01 serve 0\n61.06 sleep\n70 wake\n70.4 ready\n70.41 arrive\n70.42 serve 2\n"
-                "75 arrive\n" + SEGV + AGAIN),
+        log=log(
+            "0 start lv=4\n1 arrive\n1.01 serve 0\n61.06 sleep\n70 wake\n70.4 ready\n70.41 arrive\n70.42 serve 2\n"
+            "75 arrive\n" + SEGV + AGAIN
+        ),
         found=(found("crash-in-flight", "confirmed", "restarted", signal=11, in_flight=1),),
+    ),
+    Case(
+        name="refused-long-ago-is-not-in-flight",
+        why="an arrival a minute before the last line was refused, which prints nothing",
+        log=log("0 start lv=4\n1 arrive\n1.01 serve 0\n1.5 arrive\n60 arrive\n60.1 launch 2\n" + SEGV + AGAIN),
+        found=(found("crash-in-flight", "confirmed", "restarted", signal=11, in_flight=1),),
+    ),
+    Case(
+        name="refused-long-ago-and-idle",
+        why="nor does it make an idle server's crash one with a request in flight",
+        log=log("0 start lv=4\n1 arrive\n1.01 serve 0\n1.5 arrive\n60 arrive\n60.1 serve 2\n" + NO_SLEEP + AGAIN),
+        found=(found("crash", "confirmed", "restarted", signal=11, in_flight=0),),
     ),
     # -- crash ------------------------------------------------------------------------------------------------------------
     Case(
@@ -257,8 +285,12 @@ CASES = [
         name="systemd-signal-11-asleep",
         why="systemd tells the signal",
         log=joined(
-            journal(BEGIN + "2.1 sleep\n" + systemd(2.2, "Main process exited, code=killed, status=11/SEGV")
-                    + systemd(2.21, "Failed with result 'signal'.")),
+            journal(
+                BEGIN
+                + "2.1 sleep\n"
+                + systemd(2.2, "Main process exited, code=killed, status=11/SEGV")
+                + systemd(2.21, "Failed with result 'signal'.")
+            ),
             journal(AGAIN, pid=701, started=5),
         ),
         found=(found("sleep-crash", "probable", "restarted", signal=11),),
@@ -276,19 +308,29 @@ CASES = [
         name="oom-killed",
         why="the out-of-memory killer, told by systemd",
         log=joined(
-            journal(BEGIN + "1.2 launch 2\n" + systemd(2.2, "A process of this unit has been killed by the OOM killer.")
-                    + systemd(2.21, "Main process exited, code=killed, status=9/KILL")
-                    + systemd(2.22, "Failed with result 'oom-kill'.")),
+            journal(
+                BEGIN
+                + "1.2 launch 2\n"
+                + systemd(2.2, "A process of this unit has been killed by the OOM killer.")
+                + systemd(2.21, "Main process exited, code=killed, status=9/KILL")
+                + systemd(2.22, "Failed with result 'oom-kill'.")
+            ),
         ),
         found=(found("crash", "confirmed", "down", signal=9),),
     ),
     Case(
         name="crashes-at-the-same-uptime-at-lv5",
         why="debug records before the death, a printed template behind the start, the old clock passed again: a restart",
-        log=log(("0 start lv=5\n0.31 | init: chat template, example_format: '<|im_start|>system\n| You are a helpful assistant"
-                 "<|im_end|>\n| '\n1 post 0\n1.01 launch 0\n1.5 | srv  update_slots: decoding\n"
-                 "| /src/ggml.c:100: GGML_ASSERT(x) failed\n| [New LWP 41]\n| #0  0x00007f in wait4 () from libc.so.6\n"
-                 + ABORTED) * 3 + AGAIN),
+        log=log(
+            (
+                "0 start lv=5\n0.31 | init: chat template, example_format: '<|im_start|>system\n| You are a helpful assistant"
+                "<|im_end|>\n| '\n1 post 0\n1.01 launch 0\n1.5 | srv  update_slots: decoding\n"
+                "| /src/ggml.c:100: GGML_ASSERT(x) failed\n| [New LWP 41]\n| #0  0x00007f in wait4 () from libc.so.6\n"
+                + ABORTED
+            )
+            * 3
+            + AGAIN
+        ),
         found=(found("crash", "confirmed", "restarted", signal=6, in_flight=1),) * 3,
     ),
     Case(
@@ -312,12 +354,16 @@ CASES = [
     Case(
         name="stack-shows-the-tokenizer",
         why="the coredump names the fault: a thread was reading the vocabulary",
-        log=joined(journal(
-            BEGIN + "2.1 sleep\n" + kernel(2.15, "llama-server[731]: segfault at 18 ip 00007f sp 00007f error 4 in libllama.so")
-            + systemd(2.2, "Main process exited, code=dumped, status=11/SEGV")
-            + "2.9 @systemd-coredump[740]: Process 700 (llama-server) of user 998 dumped core.\n"
-            + "2.9 @systemd-coredump[740]: #1  0x00007f66 _ZN25llm_tokenizer_spm_session14try_add_bigramEii (libllama.so + 0xca)\n"
-        )),
+        log=joined(
+            journal(
+                BEGIN
+                + "2.1 sleep\n"
+                + kernel(2.15, "llama-server[731]: segfault at 18 ip 00007f sp 00007f error 4 in libllama.so")
+                + systemd(2.2, "Main process exited, code=dumped, status=11/SEGV")
+                + "2.9 @systemd-coredump[740]: Process 700 (llama-server) of user 998 dumped core.\n"
+                + "2.9 @systemd-coredump[740]: #1  0x00007f66 _ZN25llm_tokenizer_spm_session14try_add_bigramEii (libllama.so + 0xca)\n"
+            )
+        ),
         found=(found("sleep-crash", "confirmed", "down", signal=11),),
     ),
     # -- no deaths --------------------------------------------------------------------------------------------------------
@@ -339,33 +385,51 @@ CASES = [
     Case(
         name="somebody-elses-segfault",
         why="the shell's line names another program",
-        log=log(BEGIN + "2.1 sleep\n| /opt/run.sh: line 9: 4411 Segmentation fault      (core dumped) ffmpeg -i in.wav out.mp3\n"),
+        log=log(
+            BEGIN
+            + "2.1 sleep\n| /opt/run.sh: line 9: 4411 Segmentation fault      (core dumped) ffmpeg -i in.wav out.mp3\n"
+        ),
     ),
     Case(
         name="another-units-death",
         why="another unit's record, in the same journal",
-        log=joined(journal(BEGIN + "2.1 sleep\n"
-                           + systemd(2.2, "Main process exited, code=dumped, status=11/SEGV", unit="ollama"))),
+        log=joined(
+            journal(
+                BEGIN + "2.1 sleep\n" + systemd(2.2, "Main process exited, code=dumped, status=11/SEGV", unit="ollama")
+            )
+        ),
     ),
     Case(
         name="another-units-death-unit-unknown",
         why="nothing tells whose unit this process is, and the name is another program's",
-        log=joined(journal(BEGIN + "2.1 sleep\n"
-                           + systemd(2.2, "Main process exited, code=dumped, status=11/SEGV", unit="ollama"), unit=None)),
+        log=joined(
+            journal(
+                BEGIN + "2.1 sleep\n" + systemd(2.2, "Main process exited, code=dumped, status=11/SEGV", unit="ollama"),
+                unit=None,
+            )
+        ),
     ),
     Case(
         name="own-units-death-unit-unknown",
         why="an excerpt that begins after the start: the unit's name is a llama-server's",
-        log=joined(journal(BEGIN + "2.1 sleep\n"
-                           + systemd(2.2, "Main process exited, code=dumped, status=11/SEGV", unit="llama-gemma"), unit=None)),
+        log=joined(
+            journal(
+                BEGIN
+                + "2.1 sleep\n"
+                + systemd(2.2, "Main process exited, code=dumped, status=11/SEGV", unit="llama-gemma"),
+                unit=None,
+            )
+        ),
         found=(found("sleep-crash", "probable", "down", signal=11),),
     ),
     Case(
         name="own-units-death-told-by-the-next-start",
         why="a unit of any name: the next process of this kind is started as that unit",
         log=joined(
-            journal(BEGIN + "2.1 sleep\n" + systemd(2.2, "Main process exited, code=dumped, status=11/SEGV", unit="gemma"),
-                    unit=None),
+            journal(
+                BEGIN + "2.1 sleep\n" + systemd(2.2, "Main process exited, code=dumped, status=11/SEGV", unit="gemma"),
+                unit=None,
+            ),
             journal(AGAIN, pid=701, started=5, unit="gemma"),
         ),
         found=(found("sleep-crash", "probable", "restarted", signal=11, server="gemma.service"),),
@@ -392,8 +456,13 @@ CASES = [
     Case(
         name="a-served-request-ends-the-row",
         why="the server came to serve in between: two rows of three, no loop",
-        log=log(("0.002 init\n0.008 load\n" + ABORTED) * 3 + BEGIN + ABORTED + ("0.002 init\n0.008 load\n" + ABORTED) * 3
-                + AGAIN),
+        log=log(
+            ("0.002 init\n0.008 load\n" + ABORTED) * 3
+            + BEGIN
+            + ABORTED
+            + ("0.002 init\n0.008 load\n" + ABORTED) * 3
+            + AGAIN
+        ),
         found=(found("crash", "confirmed", "restarted", signal=6),) * 7,
     ),
     Case(
@@ -424,24 +493,39 @@ CASES = [
     Case(
         name="stop-second-interrupt",
         why="a second Ctrl-C ends it at once, with status 1",
-        log=joined(journal(BEGIN + "2 | x\n| Received second interrupt, terminating immediately.\n"
-                           + systemd(9, "Main process exited, code=exited, status=1/FAILURE"))),
+        log=joined(
+            journal(
+                BEGIN
+                + "2 | x\n| Received second interrupt, terminating immediately.\n"
+                + systemd(9, "Main process exited, code=exited, status=1/FAILURE")
+            )
+        ),
         lives=({"exit": "planned"},),
     ),
     Case(
         name="stop-sigterm",
         why="systemd stopped it",
-        log=joined(journal(BEGIN + "8 @systemd[1]: Stopping llama-server.service - llama.cpp server...\n"
-                           + systemd(9, "Main process exited, code=killed, status=15/TERM"))),
+        log=joined(
+            journal(
+                BEGIN
+                + "8 @systemd[1]: Stopping llama-server.service - llama.cpp server...\n"
+                + systemd(9, "Main process exited, code=killed, status=15/TERM")
+            )
+        ),
         lives=({"exit": "planned"},),
     ),
     Case(
         name="stop-sigkill-after-the-timeout",
         why="a stop that had to be enforced is still a stop",
-        log=joined(journal(BEGIN + "1.2 launch 2\n8 @systemd[1]: Stopping llama-server.service - llama.cpp server...\n"
-                           + systemd(98, "State 'stop-sigterm' timed out. Killing.")
-                           + systemd(98.1, "Main process exited, code=killed, status=9/KILL")
-                           + systemd(98.2, "Failed with result 'timeout'."))),
+        log=joined(
+            journal(
+                BEGIN
+                + "1.2 launch 2\n8 @systemd[1]: Stopping llama-server.service - llama.cpp server...\n"
+                + systemd(98, "State 'stop-sigterm' timed out. Killing.")
+                + systemd(98.1, "Main process exited, code=killed, status=9/KILL")
+                + systemd(98.2, "Failed with result 'timeout'.")
+            )
+        ),
         lives=({"exit": "planned"},),
     ),
     Case(

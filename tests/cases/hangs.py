@@ -42,7 +42,9 @@ CASES = [
             6.51  serve 2
             9     cleanup
         """),
-        found=(found("hung-request", "confirmed", "recovered", task=1, log_opened_us=2_100_000, log_closed_us=6_410_000),),
+        found=(
+            found("hung-request", "confirmed", "recovered", task=1, log_opened_us=2_100_000, log_closed_us=6_410_000),
+        ),
     ),
     Case(
         name="h1-posted-asleep-log-ends",
@@ -171,7 +173,9 @@ CASES = [
         name="h2-cancel-asleep",
         why="the client of a task above the mark gives up while the server sleeps on",
         log=log(_BEGIN + "2.1 sleep\n9 cancel 2\n" + woken(20, 4)),
-        found=(found("hung-request", "confirmed", "abandoned", task=2, log_opened_us=2_100_000, log_closed_us=9_000_000),),
+        found=(
+            found("hung-request", "confirmed", "abandoned", task=2, log_opened_us=2_100_000, log_closed_us=9_000_000),
+        ),
     ),
     Case(
         name="h2-first-task-of-the-process",
@@ -268,15 +272,18 @@ CASES = [
     Case(
         name="h3-format-asleep-era-a",
         why="`Chat format:` is printed between tokenizing and posting; its request was awake and is asleep",
-        log=log(_BEGIN + "2.1 sleep\n2.2 format\n20 wake\n20.4 ready\n20.41 serve 2\n20.5 format\n20.51 serve 4\n",
-                era="A"),
+        log=log(
+            _BEGIN + "2.1 sleep\n2.2 format\n20 wake\n20.4 ready\n20.41 serve 2\n20.5 format\n20.51 serve 4\n", era="A"
+        ),
         found=(found("hung-request", "confirmed", "recovered", task=2),),
     ),
     Case(
         name="h3-format-asleep-era-b",
         why="the same with stamps",
-        log=log("0 start\n1.0 format\n1 serve 0\n2.1 sleep\n2.2 format\n20 wake\n20.4 ready\n20.41 serve 2\n20.5 format\n20.51 serve 4\n",
-                era="B"),
+        log=log(
+            "0 start\n1.0 format\n1 serve 0\n2.1 sleep\n2.2 format\n20 wake\n20.4 ready\n20.41 serve 2\n20.5 format\n20.51 serve 4\n",
+            era="B",
+        ),
         found=(found("hung-request", "confirmed", "recovered", task=2),),
     ),
     Case(
@@ -307,8 +314,9 @@ CASES = [
     Case(
         name="h3-format-and-cancel-are-one-request",
         why="format and cancel in one sleep speak of the same request",
-        log=log(_BEGIN + "2.1 sleep\n2.2 format\n9 cancel 2\n20 wake\n20.4 ready\n20.41 format\n20.42 serve 4\n",
-                era="A"),
+        log=log(
+            _BEGIN + "2.1 sleep\n2.2 format\n9 cancel 2\n20 wake\n20.4 ready\n20.41 format\n20.42 serve 4\n", era="A"
+        ),
         found=(found("hung-request", "confirmed", "abandoned", task=2),),
     ),
     # -- H3b ----------------------------------------------------------------------------------------------------------
@@ -523,12 +531,16 @@ CASES = [
     Case(
         name="h5-arrival-just-before-then-awake",
         why="awake again and nothing extra launched: it was refused",
-        log=log("0 start lv=4\n1 arrive\n1.01 serve 0\n2.05 arrive\n2.1 sleep\n20 wake\n20.4 ready\n20.405 arrive\n20.41 serve 3\n"),
+        log=log(
+            "0 start lv=4\n1 arrive\n1.01 serve 0\n2.05 arrive\n2.1 sleep\n20 wake\n20.4 ready\n20.405 arrive\n20.41 serve 3\n"
+        ),
     ),
     Case(
         name="h5-arrival-long-before",
         why="older than two seconds it was most likely refused",
-        log=log("0 start lv=4\n1 arrive\n1.01 serve 0\n1.5 arrive\n9.1 sleep\n30 wake\n30.4 ready\n30.405 arrive\n30.41 serve 3\n"),
+        log=log(
+            "0 start lv=4\n1 arrive\n1.01 serve 0\n1.5 arrive\n9.1 sleep\n30 wake\n30.4 ready\n30.405 arrive\n30.41 serve 3\n"
+        ),
     ),
     Case(
         name="h5-refused-with-a-line",
@@ -544,24 +556,35 @@ CASES = [
     Case(
         name="h7-two-launches-behind-a-wake",
         why="at the default verbosity an old one and two clients at once look the same",
-        log=log(_BEGIN + "2.1 sleep\n20 wake\n20.4 ready\n20.41 launch 2\n20.42 release 2\n20.421 launch 4\n20.43 release 4\n"),
+        log=log(
+            _BEGIN
+            + "2.1 sleep\n20 wake\n20.4 ready\n20.41 launch 2\n20.42 release 2\n20.421 launch 4\n20.43 release 4\n"
+        ),
         found=(found("hung-request", "possible", "recovered", task=2),),
     ),
     Case(
         name="h7-two-slots",
         why="with two slots both are launched at once",
-        log=log(_BEGIN + "2.1 sleep\n20 wake\n20.4 ready\n20.41 launch 2\n20.411 launch 4\n20.43 release 4\n20.44 release 2\n"),
+        log=log(
+            _BEGIN
+            + "2.1 sleep\n20 wake\n20.4 ready\n20.41 launch 2\n20.411 launch 4\n20.43 release 4\n20.44 release 2\n"
+        ),
         found=(found("hung-request", "possible", "recovered", task=2),),
     ),
     Case(
         name="h7-second-launch-later",
         why="the second came half a second after the first had left: a client of its own",
-        log=log(_BEGIN + "2.1 sleep\n20 wake\n20.4 ready\n20.41 launch 2\n20.42 release 2\n20.92 launch 4\n20.93 release 4\n"),
+        log=log(
+            _BEGIN
+            + "2.1 sleep\n20 wake\n20.4 ready\n20.41 launch 2\n20.42 release 2\n20.92 launch 4\n20.93 release 4\n"
+        ),
     ),
     Case(
         name="h7-within-the-grace",
         why="woken within two seconds: whatever waited was freed in time",
-        log=log(_BEGIN + "2.1 sleep\n3.9 wake\n4.3 ready\n4.31 launch 2\n4.32 release 2\n4.321 launch 4\n4.33 release 4\n"),
+        log=log(
+            _BEGIN + "2.1 sleep\n3.9 wake\n4.3 ready\n4.31 launch 2\n4.32 release 2\n4.321 launch 4\n4.33 release 4\n"
+        ),
     ),
     # -- nothing ------------------------------------------------------------------------------------------------------
     Case(

@@ -24,7 +24,10 @@ _MODEL = "/srv/models/wide.gguf"
 _WORDS: dict[str, tuple[str, str]] = {
     # word: level, text. Texts of era C where eras differ; _ERA_B and _ERA_A hold what differs there.
     "init": ("I", "srv  llama_server: initializing ..."),
-    "verbosity": ("I", "cmn  common_param: common_params_print_info: verbosity = {0} (adjust with the `-lv N` CLI arg)"),
+    "verbosity": (
+        "I",
+        "cmn  common_param: common_params_print_info: verbosity = {0} (adjust with the `-lv N` CLI arg)",
+    ),
     "load": ("I", f"srv    load_model: loading model '{_MODEL}'"),
     "ready": ("I", "srv    load_model: initializing, n_slots = 1, n_ctx_slot = 98304, kv_unified = 'false'"),
     "loaded": ("I", "srv  llama_server: model loaded"),
@@ -45,8 +48,14 @@ _WORDS: dict[str, tuple[str, str]] = {
     "child": ("I", "slot launch_slot_: id  1 | task {0} | processing task, is_child = 1"),
     "release": ("I", "slot      release: id  0 | task {0} | stop processing: n_tokens = 23, truncated = 0"),
     "cancel": ("W", "srv          stop: cancel task, id_task = {0}"),
-    "fail": ("E", "srv    send_error: task id = {0}, error: request (108502 tokens) exceeds the available context size"),
-    "refuse": ("W", 'srv    operator(): got exception: {{"error":{{"code":400,"message":"bad","type":"invalid_request_error"}}}}'),
+    "fail": (
+        "E",
+        "srv    send_error: task id = {0}, error: request (108502 tokens) exceeds the available context size",
+    ),
+    "refuse": (
+        "W",
+        'srv    operator(): got exception: {{"error":{{"code":400,"message":"bad","type":"invalid_request_error"}}}}',
+    ),
     "cleanup": ("I", "srv    operator(): operator(): cleaning up before exit..."),
     "reload-failed": ("E", f"srv    load_model: failed to load model, '{_MODEL}'"),
     "cuda": ("E", "CUDA error: out of memory"),

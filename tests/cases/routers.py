@@ -34,8 +34,11 @@ CASES = [
     Case(
         name="child-excerpt-begins-inside-a-sleep",
         why="who passed what on before the excerpt is not known: counting launches proves nothing",
-        log=log("2.3 proxy wide 48859\n" + child("2.35 wake\n2.4 ready\n2.41 launch 0\n2.42 release 0\n2.43 launch 2\n2.44 release 2")
-                + "36 cleanup\n36.1 gone wide 0\n"),
+        log=log(
+            "2.3 proxy wide 48859\n"
+            + child("2.35 wake\n2.4 ready\n2.41 launch 0\n2.42 release 0\n2.43 launch 2\n2.44 release 2")
+            + "36 cleanup\n36.1 gone wide 0\n"
+        ),
     ),
     Case(
         name="child-port-padded",
@@ -53,21 +56,34 @@ CASES = [
     Case(
         name="child-control-lines",
         why="the protocol between child and router stands in between, unstamped",
-        log=log(BEGIN + STARTED + child("2.1 enter\n| cmd_child_to_router:sleep\n2.1003 entered\n9 cancel 2\n20 exit\n"
-                                        "| cmd_child_to_router:ready\n20.0001 exited\n20.0002 load\n20.4 ready\n20.41 serve 4")),
+        log=log(
+            BEGIN
+            + STARTED
+            + child(
+                "2.1 enter\n| cmd_child_to_router:sleep\n2.1003 entered\n9 cancel 2\n20 exit\n"
+                "| cmd_child_to_router:ready\n20.0001 exited\n20.0002 load\n20.4 ready\n20.41 serve 4"
+            )
+        ),
         found=(found("hung-request", "confirmed", "abandoned", task=2),),
     ),
     Case(
         name="child-first-sleep-line-discarded",
         why="a child's logger drops lines while it reports its state: one of the twins is enough",
-        log=log(BEGIN + STARTED + child("2.1003 entered\n9 cancel 2\n20.0001 exited\n20.0002 load\n20.4 ready\n20.41 serve 4")),
+        log=log(
+            BEGIN
+            + STARTED
+            + child("2.1003 entered\n9 cancel 2\n20.0001 exited\n20.0002 load\n20.4 ready\n20.41 serve 4")
+        ),
         found=(found("hung-request", "confirmed", "abandoned", task=2),),
     ),
     Case(
         name="nested-router-child",
         why="a router behind a router prints two ports",
-        log=log("0 init\n0.008 router\n0.0099 spawn inner 40001\n0.0104 listen 8080\n"
-                + child(BEGIN, "40001") + child(child("0 start port=48859\n1 serve 0\n2.1 sleep\n9 cancel 2"), "40001")),
+        log=log(
+            "0 init\n0.008 router\n0.0099 spawn inner 40001\n0.0104 listen 8080\n"
+            + child(BEGIN, "40001")
+            + child(child("0 start port=48859\n1 serve 0\n2.1 sleep\n9 cancel 2"), "40001")
+        ),
         found=(found("hung-request", "confirmed", "abandoned", task=2),),
     ),
     Case(
@@ -91,8 +107,10 @@ CASES = [
     Case(
         name="child-status-1-in-a-reload",
         why="asked to wake, died before it was awake: a failed wake, its signal unknown",
-        log=log(BEGIN + STARTED + SLEEPS + "19.9 proxy wide 48859\n" + child("20 wake\n20.4 ready") + "20.6 client-error\n"
-                "20.7 gone wide 1\n" + NEXT),
+        log=log(
+            BEGIN + STARTED + SLEEPS + "19.9 proxy wide 48859\n" + child("20 wake\n20.4 ready") + "20.6 client-error\n"
+            "20.7 gone wide 1\n" + NEXT
+        ),
         found=(found("wake-failure", "probable", "restarted", signal=None),),
     ),
     Case(
@@ -112,15 +130,39 @@ CASES = [
         log=log(BEGIN + STARTED + SLEEPS + "30 evict wide\n30.1 gone wide 1\n" + NEXT),
     ),
     Case(
+        name="child-evicted-in-a-reload",
+        why="an hour on the router's clock is not an hour on the child's: its reload had just begun",
+        log=log(
+            BEGIN.replace("0.0099 spawn", "3000 spawn")
+            .replace("0.0100 argument", "3000.001 argument")
+            .replace("0.0104 listen", "3000.002 listen")
+            + STARTED
+            + SLEEPS
+            + child("20 wake\n20.4 ready\n20.41 serve 2\n21.5 sleep\n40 wake")
+            + "3040.5 evict wide\n3040.6 gone wide 1\n"
+        ),
+    ),
+    Case(
         name="child-force-killed",
         why="a stop that had to be enforced",
-        log=log(BEGIN + STARTED + child("1.5 launch 2") + "30 stop-model wide\n40 force-kill wide\n40.1 gone wide 1\n" + NEXT),
+        log=log(
+            BEGIN
+            + STARTED
+            + child("1.5 launch 2")
+            + "30 stop-model wide\n40 force-kill wide\n40.1 gone wide 1\n"
+            + NEXT
+        ),
     ),
     Case(
         name="stopped-once-crashed-next",
         why="a stop excuses one end, not the next life's",
-        log=log(BEGIN + STARTED + "30 stop-model wide\n30.1 gone wide 1\n60 spawn wide 48860\n"
-                + child("0 start port=48860\n1 serve 0\n1.5 launch 2", "48860") + "65 gone wide 1\n"),
+        log=log(
+            BEGIN
+            + STARTED
+            + "30 stop-model wide\n30.1 gone wide 1\n60 spawn wide 48860\n"
+            + child("0 start port=48860\n1 serve 0\n1.5 launch 2", "48860")
+            + "65 gone wide 1\n"
+        ),
         found=(found("crash", "probable", "down", signal=None),),
     ),
     Case(
@@ -131,21 +173,39 @@ CASES = [
     Case(
         name="client-error-with-a-healthy-child",
         why="a failed connection is no death: the child writes on",
-        log=log(BEGIN + STARTED + "1.5 proxy wide 48859\n1.51 client-error\n" + child("1.52 launch 2\n2 release 2\n3.1 sleep")),
+        log=log(
+            BEGIN
+            + STARTED
+            + "1.5 proxy wide 48859\n1.51 client-error\n"
+            + child("1.52 launch 2\n2 release 2\n3.1 sleep")
+        ),
     ),
     Case(
         name="polls-through-the-router",
         why="the router prints the same line for polls: they prove nothing",
-        log=log(BEGIN + STARTED + "2.05 proxy wide 48859\n" + SLEEPS + "3 proxy wide 48859\n4 proxy wide 48859\n"
-                + child("20 wake\n20.4 ready") + "20.5 proxy wide 48859\n" + child("20.6 serve 2")),
+        log=log(
+            BEGIN
+            + STARTED
+            + "2.05 proxy wide 48859\n"
+            + SLEEPS
+            + "3 proxy wide 48859\n4 proxy wide 48859\n"
+            + child("20 wake\n20.4 ready")
+            + "20.5 proxy wide 48859\n"
+            + child("20.6 serve 2")
+        ),
     ),
     Case(
         name="router-dies-with-its-children",
         why="one death, the router's; it owns the requests of its children, and their ends are its own",
-        log=log(BEGIN + STARTED + child("1.5 launch 2") + "60 spawn tiny 48861\n"
-                + child("0 start port=48861\n1 serve 0\n2.1 sleep", "48861")
-                + "| /opt/run.sh: line 3: 1377 Segmentation fault      (core dumped) llama-server --models-preset p.ini\n"
-                + BEGIN.replace("48859", "48870")),
+        log=log(
+            BEGIN
+            + STARTED
+            + child("1.5 launch 2")
+            + "60 spawn tiny 48861\n"
+            + child("0 start port=48861\n1 serve 0\n2.1 sleep", "48861")
+            + "| /opt/run.sh: line 3: 1377 Segmentation fault      (core dumped) llama-server --models-preset p.ini\n"
+            + BEGIN.replace("48859", "48870")
+        ),
         found=(found("crash-in-flight", "confirmed", "restarted", signal=11, server="server", in_flight=1),),
     ),
     Case(

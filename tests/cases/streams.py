@@ -71,14 +71,18 @@ CASES = [
     Case(
         name="restart-without-a-start-marker",
         why="the first lines of the second life were rotated away: its clock is below a minute and far below the last",
-        log=log("0 start\n300 serve 0\n301.1 sleep\n309 cancel 2\n" + woken(320, 4) + "400 serve 6\n"
-                "3 serve 0\n4.1 sleep\n8 cancel 2\n"),
+        log=log(
+            "0 start\n300 serve 0\n301.1 sleep\n309 cancel 2\n" + woken(320, 4) + "400 serve 6\n"
+            "3 serve 0\n4.1 sleep\n8 cancel 2\n"
+        ),
         found=(*HUNG, found("hung-request", "confirmed", "abandoned", task=2), found("crash", "possible", "restarted")),
     ),
     Case(
         name="stepped-clock",
         why="the system clock was set back half an hour: same ids, no start marker, still above a minute: no restart",
-        log=log("0 start\n1 serve 0\n4000 serve 2\n2200 serve 4\n2201.1 sleep\n2300 wake\n2300.4 ready\n2300.41 serve 6\n"),
+        log=log(
+            "0 start\n1 serve 0\n4000 serve 2\n2200 serve 4\n2201.1 sleep\n2300 wake\n2300.4 ready\n2300.41 serve 6\n"
+        ),
         lives=({"requests": 4},),
     ),
     Case(
@@ -117,7 +121,9 @@ CASES = [
     Case(
         name="a-wake-line-is-missing",
         why="a launch while asleep: lines are missing, so nothing in that sleep is certain",
-        log=log("0 start lv=5\n1 post 0\n1.01 serve 0\n2.1 sleep\n20.41 post 4\n20.42 serve 4\n20.5 post 6\n20.51 serve 6\n"),
+        log=log(
+            "0 start lv=5\n1 post 0\n1.01 serve 0\n2.1 sleep\n20.41 post 4\n20.42 serve 4\n20.5 post 6\n20.51 serve 6\n"
+        ),
     ),
     Case(
         name="two-servers-in-one-file",
@@ -182,8 +188,16 @@ CASES = [
         name="two-servers-in-one-journal",
         why="a journal tells them apart by pid",
         log=joined(
-            journal("0 start\n1 serve 0\n2.1 sleep\n3.2 cancel 2\n20 wake\n20.4 ready\n20.41 serve 4\n", pid=700, unit="llama-a"),
-            journal("0 start port=8081\n1 serve 0\n1.5 launch 5\n1.6 cancel 5\n3 release 5\n4.1 sleep\n", pid=800, unit="llama-b"),
+            journal(
+                "0 start\n1 serve 0\n2.1 sleep\n3.2 cancel 2\n20 wake\n20.4 ready\n20.41 serve 4\n",
+                pid=700,
+                unit="llama-a",
+            ),
+            journal(
+                "0 start port=8081\n1 serve 0\n1.5 launch 5\n1.6 cancel 5\n3 release 5\n4.1 sleep\n",
+                pid=800,
+                unit="llama-b",
+            ),
         ),
         found=(found("hung-request", "confirmed", "abandoned", task=2, server="llama-a.service"),),
     ),
@@ -208,5 +222,7 @@ CASES = [
     Case(name="empty", why="nothing in, nothing out", log=b"", lives=()),
     Case(name="only-line-feeds", why="nor from these", log=b"\n\r\n\n" * 50, lives=()),
     Case(name="only-zeros", why="nor from these", log=b"\0" * 70_000, lives=()),
-    Case(name="a-byte-order-mark", why="an editor's mark before the first line", log=b"\xef\xbb\xbf" + PLAIN, found=HUNG),
+    Case(
+        name="a-byte-order-mark", why="an editor's mark before the first line", log=b"\xef\xbb\xbf" + PLAIN, found=HUNG
+    ),
 ]
