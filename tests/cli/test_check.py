@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -15,10 +16,14 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from sleepwatch.check import check
+from sleepwatch.check.document import json_text
 from sleepwatch.check.facts import Facts
 from sleepwatch.check.gather import gather
+from sleepwatch.check.text import text
 from sleepwatch.cli import main
 from sleepwatch.hosts.processes import ServerProcess
 from tests.hosts.fake import program, running, write_server
@@ -261,8 +266,6 @@ def test_broken_files_are_answered_for(case: str, tmp_path: Path) -> None:
     unit = "[Service]\nWorkingDirectory=/srv\nExecStart=/opt/llama-server --models-preset models.ini\nRestart=always\n"
     write(tmp_path, {"etc/systemd/system/router.service": unit, "srv/keep": "", **BROKEN[case]})
     report = check(facts(tmp_path))
-    from sleepwatch.check.document import json_text
-    from sleepwatch.check.text import text
 
     assert json.loads(json_text(report))["schema_version"] == 1
     assert "\n".join(text(report)).startswith("SLEEPWATCH ")
@@ -335,3 +338,18 @@ def test_a_check_loads_neither_the_engine_nor_the_store() -> None:
     )
     out = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
     assert out.splitlines()[-1] == "[]"
+
+
+@settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.text(max_size=200), st.text(alphabet=st.sampled_from("[]*=;#\n llama-server$%'\"\\"), max_size=80))
+def test_any_text_in_a_unit_and_a_preset_is_answered_for(tmp_path: Path, preset: str, command: str) -> None:
+    root = tmp_path / "host"
+    shutil.rmtree(root, ignore_errors=True)
+    unit = f"[Service]\nExecStart=/opt/llama-server --models-preset /m.ini {command}\nEnvironment={command}\n"
+    (root / "etc/systemd/system").mkdir(parents=True)
+    (root / "etc/systemd/system/a.service").write_text(unit, errors="surrogatepass")
+    (root / "m.ini").write_text(preset, errors="surrogatepass")
+    report = check(facts(root))
+    assert report.state in (0, 1, 2, 3)
+    json.loads(json_text(report))
+    assert next(text(report)).startswith("SLEEPWATCH ")

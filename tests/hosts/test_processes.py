@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import shutil
 import socket
 import subprocess
 import sys
@@ -12,6 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from sleepwatch.hosts import processes
 from sleepwatch.hosts.processes import ServerProcess, children, find_servers
@@ -347,3 +350,20 @@ def test_hidden_processes_are_said(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         (root / "self" / "mounts").write_text("proc /proc proc rw,nosuid,hidepid=invisible 0 0\n")
         monkeypatch.setattr(os, "geteuid", lambda: 1000)
         assert "hidepid=invisible" in find_servers(root).unseen[0]
+
+
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.dictionaries(
+        st.sampled_from(["stat", "cmdline", "environ", "cgroup", "status", "limits"]), st.binary(max_size=80)
+    )
+)
+def test_any_bytes_in_any_entry_are_survived(tmp_path: Path, entries: dict[str, bytes]) -> None:
+    root = tmp_path / "proc"
+    shutil.rmtree(root, ignore_errors=True)
+    with proc(root, (5, "llama-server", "llama-server -m x", "S", 1), (6, "llama-server", "llama-server", "S", 5)):
+        (root / "5" / "net").mkdir()
+        (root / "5" / "net" / "tcp").write_bytes(entries.get("limits", b""))
+        for name, content in entries.items():
+            (root / "5" / name).write_bytes(content)
+        assert 6 in {one.pid for one in find_servers(root).servers}
