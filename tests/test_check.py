@@ -620,6 +620,15 @@ def test_watched_by_file() -> None:
         assert judged(facts, host).watched.answer == answer
 
 
+def test_a_routers_child_is_watched_with_its_router() -> None:
+    for units, answer in ((("llama*",), "yes"), (("other*",), "no")):
+        host = msgspec.structs.replace(HOST, watchers=(Watcher(pid=9, units=units),))
+        one = judged(child(), host)
+        assert one.watched.answer == answer
+        if answer == "no":
+            assert finding(one, "not-watched").change == "  sleepwatch run --unit llama.service"
+
+
 # --- the whole ----------------------------------------------------------------------------------------------------
 
 

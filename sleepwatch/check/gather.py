@@ -16,8 +16,9 @@ from sleepwatch.config import DEFAULT_PATH, ConfigError, load_settings
 from sleepwatch.hosts import access, presets, units
 from sleepwatch.hosts.commandline import Invocation
 from sleepwatch.hosts.commands import Run, run
-from sleepwatch.hosts.containers import Container, find_container
+from sleepwatch.hosts.containers import Container
 from sleepwatch.hosts.coredumps import find_coredumps
+from sleepwatch.hosts.discovery import Discovered, assemble, unit_name
 from sleepwatch.hosts.files import read_regular
 from sleepwatch.hosts.journald import Journald, find_journald, readable_by
 from sleepwatch.hosts.logs import Target, output_target, targets
@@ -83,7 +84,7 @@ def gather(
         sockets=_can_ask_sockets(),
         unseen=tuple(dict.fromkeys(unseen)),
     )
-    facts = _Assembly(servers, listed.units, reader, root, run).all()
+    facts = _describe(assemble(servers, listed.units, run=run, root=root), listed.units, reader, root)
     facts += [_preset_alone(path) for path in preset_files if not _covered(path, facts)]
     return Facts(host=host, servers=tuple(facts))
 
@@ -98,76 +99,64 @@ def _journald(root: Path, run: Run | None, reader: access.Reader | None) -> Jour
     return msgspec.structs.replace(found, readable=may, why_unreadable=why)
 
 
-class _Assembly:
-    """Puts processes, units and containers together into servers."""
+def _describe(
+    discovered: Sequence[Discovered], units: Sequence[Unit], reader: access.Reader | None, root: Path
+) -> list[ServerFacts]:
+    """Running servers, then units that would start one."""
+    describer = _Describer(tuple(one.process for one in discovered), reader, root)
+    names = {one.process.pid: one.name for one in discovered}
+    found = []
+    for one in discovered:
+        router = one.process.router
+        found.append(describer.running(one, names.get(router, f"process {router}") if router is not None else None))
+    used = {(one.unit.name, one.unit.owner) for one in found if one.unit is not None}
+    return found + [
+        describer.not_running(unit, unit.invocation)
+        for unit in units
+        if unit.invocation is not None and not unit.masked and (unit.name, unit.owner) not in used
+    ]
 
-    def __init__(
-        self,
-        servers: tuple[ServerProcess, ...],
-        units: tuple[Unit, ...],
-        reader: access.Reader | None,
-        root: Path,
-        run: Run | None,
-    ) -> None:
+
+class _Describer:
+    """Writes down what is known of servers that run and of units that would start one."""
+
+    def __init__(self, servers: tuple[ServerProcess, ...], reader: access.Reader | None, root: Path) -> None:
         self.servers = servers
-        self.units = units
         self.reader = reader
         self.root = root
-        self.run = run
-        self.names: dict[int, str] = {}
-        self.containers: dict[str, Container] = {}
 
-    def all(self) -> list[ServerFacts]:
-        """Running servers, routers before their children; then units that would start one."""
-        found = [self._running(server) for server in sorted(self.servers, key=lambda one: one.router is not None)]
-        used = {(facts.unit.name, facts.unit.owner) for facts in found if facts.unit is not None}
-        return found + [
-            self._unit_alone(unit, unit.invocation)
-            for unit in self.units
-            if unit.invocation is not None and not unit.masked and (unit.name, unit.owner) not in used
-        ]
-
-    def _running(self, server: ServerProcess) -> ServerFacts:
-        unit = self._unit_of(server)
-        container = self._container_of(server)
-        router = next((one for one in self.servers if one.pid == server.router), None)
-        options = server.options
-        is_router = router is None and server.is_router
-        name = self._name(server, unit, container)
-        self.names[server.pid] = name
-        would = _unit_options(unit) if unit is not None and not (container and not unit.invocation) else None
-        where = targets(options, server, unit, container)
-        if router is not None and server.router in self.names:
-            where = targets(options, server, None, container)
+    def running(self, found: Discovered, router: str | None) -> ServerFacts:
+        """``router``: the name of the one that started it."""
+        server, unit, options = found.process, found.unit, found.process.options
+        preset = self._preset(options, server, unit) if server.is_router else None
         below = children(server, self.servers)
+        places = (*found.targets, *([found.output] if found.output is not None else []))
         return ServerFacts(
-            name=name,
+            name=found.name,
             process=server,
-            unit=None if router is not None else unit,
-            container=container,
+            unit=unit,
+            container=found.container,
             options=options,
-            would_start_with=would if router is None else None,
-            router=self.names.get(server.router, f"process {server.router}") if server.router is not None else None,
-            autoload=router.options.flag("models-autoload", True) if router is not None else True,
-            is_router=is_router,
-            others=_other_models(options, self._preset(options, server, unit)) if is_router else None,
-            preset=self._preset(options, server, unit) if is_router else None,
+            would_start_with=_unit_options(unit, self.root),
+            router=router,
+            autoload=found.router.options.flag("models-autoload", True) if found.router is not None else True,
+            is_router=server.is_router,
+            others=_other_models(options, preset) if server.is_router else None,
+            preset=preset,
             running_models=tuple(one.options.get("alias") or f"process {one.pid}" for one in below),
-            build=server.build or _build_of_image(container) or _build_in_log(where),
-            targets=where,
-            output=output_target(router if router is not None else server, unit, container)
-            if router or is_router
-            else None,
-            unreadable=self._unreadable(where),
+            build=server.build or _build_of_image(found.container) or _build_in_log(places),
+            targets=found.targets,
+            output=found.output,
+            unreadable=self._unreadable(places),
         )
 
-    def _unit_alone(self, unit: Unit, invocation: Invocation) -> ServerFacts:
-        options = _unit_options(unit) or ServerOptions()
+    def not_running(self, unit: Unit, invocation: Invocation) -> ServerFacts:
+        options = _unit_options(unit, self.root) or ServerOptions()
         where = targets(options, None, unit, None)
         is_router = options.is_router and not _image_names_model(invocation)
         preset = self._preset(options, None, unit) if is_router else None
         return ServerFacts(
-            name=_unit_name(unit),
+            name=unit_name(unit),
             unit=unit,
             options=options,
             autoload=options.flag("models-autoload", True),
@@ -180,51 +169,6 @@ class _Assembly:
             unreadable=self._unreadable(where, missing_is_fine=True),
             counted=unit.enabled or bool(unit.active),
         )
-
-    def _unit_of(self, server: ServerProcess) -> Unit | None:
-        place = server.place
-        if place.container is not None and place.unit is None and place.user_unit is None:
-            return self._unit_of_container(server)
-        for unit in self.units:
-            if unit.manager == "system" and unit.name == place.unit:
-                return unit
-            if unit.manager == "user" and unit.name == place.user_unit and unit.owner == _user_name(place.user):
-                return unit
-        return None
-
-    def _unit_of_container(self, server: ServerProcess) -> Unit | None:
-        """The unit whose ``docker run`` made this container: by its name, else by the server's very same arguments."""
-        container = self._container_of(server)
-        asked = [unit for unit in self.units if unit.invocation is not None and unit.invocation.engine]
-        for unit in asked:
-            assert unit.invocation is not None
-            if container is not None and container.name and unit.invocation.container_name == container.name:
-                return unit
-        same = [unit for unit in asked if unit.invocation and unit.invocation.arguments == server.arguments]
-        return same[0] if len(same) == 1 else None
-
-    def _container_of(self, server: ServerProcess) -> Container | None:
-        identity = server.place.container
-        if identity is None:
-            return None
-        if identity not in self.containers:
-            self.containers[identity] = find_container(
-                identity, server.place.engine or "container", run=self.run, root=self.root
-            )
-        return self.containers[identity]
-
-    def _name(self, server: ServerProcess, unit: Unit | None, container: Container | None) -> str:
-        """As incidents name it: unit, else container, else the process; ``/model`` for a router's child."""
-        if server.router in self.names:
-            return f"{self.names[server.router]}/{server.options.model or server.pid}"
-        if unit is not None:
-            return _unit_name(unit)
-        if container is not None:
-            return container.name or f"container {container.id[:12]}"
-        if server.place.unit or server.place.user_unit:
-            return server.place.unit or server.place.user_unit or ""
-        port = server.port or server.options.number("port")
-        return f"llama-server pid {server.pid}{f' port {port}' if port else ''}"
 
     def _preset(self, options: ServerOptions, server: ServerProcess | None, unit: Unit | None) -> Preset | None:
         named = options.get("models-preset")
@@ -240,9 +184,7 @@ class _Assembly:
     def _unreadable(self, where: Iterable[Target], *, missing_is_fine: bool = False) -> dict[str, str]:
         found = {}
         for target in where:
-            if target.path is None:
-                continue
-            if not os.path.lexists(target.path) and missing_is_fine:
+            if target.path is None or (missing_is_fine and not os.path.lexists(target.path)):
                 continue
             why = access.why_unreadable(target.path, self.reader)
             if why is not None:
@@ -271,7 +213,7 @@ def _other_models(router: ServerOptions, preset: Preset | None) -> ServerOptions
     return presets.handed_down(router).over(everywhere).over(presets.passed_on(router))
 
 
-def _unit_options(unit: Unit | None) -> ServerOptions | None:
+def _unit_options(unit: Unit | None, root: Path) -> ServerOptions | None:
     if unit is None or unit.invocation is None:
         return None
     invocation = unit.invocation
@@ -281,7 +223,7 @@ def _unit_options(unit: Unit | None) -> ServerOptions | None:
     if invocation.engine:
         return options
     paths = presets.config_paths({"HOME": unit.home or "/", **environment})
-    config, _ = presets.config_options(paths, lambda path: path)
+    config, _ = presets.config_options(paths, lambda path: root / str(path).lstrip("/"))
     return options.over(config)
 
 
@@ -304,10 +246,6 @@ def _preset_alone(path: Path) -> ServerFacts:
 def _covered(path: Path, facts: Iterable[ServerFacts]) -> bool:
     real = os.path.realpath(path)
     return any(one.preset is not None and os.path.realpath(one.preset.path) == real for one in facts)
-
-
-def _unit_name(unit: Unit) -> str:
-    return f"{unit.name} (of {unit.owner})" if unit.manager == "user" else unit.name
 
 
 def _people(servers: Iterable[ServerProcess], unseen: list[str]) -> list[tuple[str, int, str]]:

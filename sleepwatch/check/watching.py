@@ -8,6 +8,7 @@ import msgspec
 
 from sleepwatch.check.facts import HostFacts, ServerFacts
 from sleepwatch.check.findings import INFO, WARNING, Finding, quoted
+from sleepwatch.hosts.logs import Target
 
 
 class Watched(msgspec.Struct, frozen=True, kw_only=True):
@@ -21,14 +22,15 @@ class Watched(msgspec.Struct, frozen=True, kw_only=True):
 def judge(server: ServerFacts, host: HostFacts, *, exposed: bool) -> tuple[Watched, list[Finding]]:
     """Whether a running sleepwatch follows this server's log."""
     unknown = None
+    places = _places(server)
     for watcher in host.watchers:
         if watcher.everything:
             return Watched(
                 answer="yes", words=f"by sleepwatch, pid {watcher.pid}, which follows every server it finds"
             ), []
-        if any(_matches(target.path, pattern) for target in server.targets if target.path for pattern in watcher.files):
+        if any(_matches(target.path, pattern) for target in places if target.path for pattern in watcher.files):
             return Watched(answer="yes", words=f"by sleepwatch, pid {watcher.pid}"), []
-        names = [target.unit for target in server.targets if target.unit]
+        names = [target.unit for target in places if target.unit]
         if any(fnmatch.fnmatchcase(name, _unit(pattern)) for name in names for pattern in watcher.units):
             return Watched(answer="yes", words=f"by sleepwatch, pid {watcher.pid}"), []
         if watcher.config_error:
@@ -52,6 +54,12 @@ def judge(server: ServerFacts, host: HostFacts, *, exposed: bool) -> tuple[Watch
     ]
 
 
+def _places(server: ServerFacts) -> list[Target]:
+    """Where its lines can be read: of a router's child that is the router's output."""
+    behind = server.output if any(target.kind == "router" for target in server.targets) else None
+    return [*server.targets, *([behind] if behind is not None else [])]
+
+
 def _matches(path: str, pattern: str) -> bool:
     return path == pattern or fnmatch.fnmatchcase(path, pattern)
 
@@ -61,7 +69,7 @@ def _unit(pattern: str) -> str:
 
 
 def _how(server: ServerFacts) -> str | None:
-    for target in server.targets:
+    for target in _places(server):
         if target.kind == "journal" and target.unit:
             return f"  sleepwatch run --unit {quoted(target.unit)}"
         if target.kind in ("file", "container") and target.path:
