@@ -10,12 +10,11 @@ from pathlib import Path, PurePath
 
 import msgspec
 
-from sleepwatch.sources.disk import Disk
+from sleepwatch.sources.disk import Disk, Stat
 from sleepwatch.sources.follow import LIMIT, FileFollower, Piece
 from sleepwatch.sources.identity import FileCheckpoint
 from sleepwatch.sources.rotation import COMPRESSED, is_rotated_name, possible_bases
-from sleepwatch.sources.search import Known
-from sleepwatch.sources.tail import Bare, IsStart
+from sleepwatch.sources.tail import NO_MARKERS, Bare, StartMarkers
 
 REFRESH_US = 1_000_000
 """Patterns are looked at again after this long."""
@@ -44,7 +43,7 @@ class FollowSet:
         checkpoints: Mapping[str, FileCheckpoint],
         *,
         backfill: bool,
-        is_start: IsStart | None = None,
+        starts: StartMarkers = NO_MARKERS,
         bare: Bare = bytes,
         disk: Disk | None = None,
     ) -> None:
@@ -55,12 +54,12 @@ class FollowSet:
         self._patterns = [pattern for pattern in patterns if glob.has_magic(pattern) and not os.path.lexists(pattern)]
         self._checkpoints = checkpoints
         self._backfill = backfill
-        self._is_start = is_start
+        self._starts = starts
         self._bare = bare
         self._disk = disk or Disk()
         self._named = [pattern for pattern in patterns if pattern not in self._patterns]
-        self._not_own: dict[str, Known] = {}
-        """Matches that are another path's older pieces, and which file each then was."""
+        self._not_own: dict[str, Stat] = {}
+        """Matches that are older pieces of another path's log, as they were when its follower last knew them."""
         self._refreshed_us: int | None = None
         for name in self._named:
             self._follow(name, backfill=backfill)
@@ -125,20 +124,18 @@ class FollowSet:
         if not stat.regular:
             return False
         identity = stat.device, stat.inode
-        if self._not_own.get(match) == identity:
-            return False
         if any(identity in follower.identities() for follower in self.followers.values()):
-            self._not_own[match] = identity
+            self._not_own[match] = stat
             return False
-        self._not_own.pop(match, None)
-        return True
+        # If it changed since, it is written to again, or is another file under a freed inode number.
+        return self._not_own.get(match) != stat
 
     def _follow(self, name: str, *, backfill: bool) -> None:
         self.followers[name] = FileFollower(
             Path(name),
             self._checkpoints.get(name),
             backfill=backfill,
-            is_start=self._is_start,
+            starts=self._starts,
             bare=self._bare,
             disk=self._disk,
         )

@@ -14,15 +14,12 @@ from sleepwatch.errors import SourceError
 from sleepwatch.sources.archives import decompressed, read_block
 from sleepwatch.sources.disk import Disk, Stat
 from sleepwatch.sources.identity import ANCHOR_BYTES, HEAD_BYTES, Digest, FileCheckpoint
+from sleepwatch.sources.piece import REWRITTEN, TRUNCATED
 
 BLOCK = 1 << 20
 """Bytes read at once."""
 KEPT = 512 << 10
 """Of a compressed file, how many bytes before the offset a checkpoint can still be made at."""
-
-TRUNCATED = "truncated"
-REWRITTEN = "truncated and written again"
-"""It is as long as it was, or longer, but other bytes stand where we were."""
 
 Steps = Generator[None, None, bool]
 """Work done in steps of at most one block, with an answer at the end."""
@@ -58,8 +55,6 @@ class PlainFile:
         """The last bytes before the offset: the anchor."""
         self.written_ns = stat.written_ns
         self.links = stat.links
-        self.cut = 0
-        """How many unread bytes the last look found cut off at the end."""
         self.hole = 0
         """How many bytes nobody ever wrote were passed over at its beginning."""
         self.broken = ""
@@ -70,13 +65,14 @@ class PlainFile:
     def look(self) -> str | None:
         """Has its content been replaced since the last look? The cause, or None. Also learns its size and its head."""
         stat = self._disk.fstat(self.fd)
-        if stat.size < self.offset or (stat.size == self.size == 0 and stat.written_ns != self.written_ns):
-            return TRUNCATED  # an empty file that was changed and is empty: bytes came and went
+        if stat.size < max(self.offset, self.size):
+            return TRUNCATED
+        if stat.size == self.size == 0 and stat.written_ns != self.written_ns:
+            return TRUNCATED  # bytes came and went
         head = self._disk.pread(self.fd, HEAD_BYTES, 0)
         if not head.startswith(self.head):
             return REWRITTEN
         self.head = head
-        self.cut = max(0, self.size - stat.size)
         self.size = stat.size
         self.written_ns = stat.written_ns
         self.links = stat.links
@@ -146,6 +142,10 @@ class PlainFile:
         """The same open file from its first byte, as another file: its content was replaced."""
         return PlainFile(self._disk, self.fd, place)
 
+    def is_at(self, stat: Stat) -> bool:
+        """Is this where a path leads, whose stat this is? The inode number of a deleted file may be another's."""
+        return (stat.device, stat.inode) == (self.device, self.inode) and (self.links > 0 or stat.links == 0)
+
     def fstat(self) -> Stat:
         """What is known of it now, whatever its name is."""
         return self._disk.fstat(self.fd)
@@ -205,6 +205,10 @@ class PackedFile:
     def at_end(self) -> bool:
         """Has all of it been read?"""
         return self._ended
+
+    def is_at(self, stat: Stat) -> bool:
+        """A followed path never leads to a compressed file."""
+        return False
 
     def give_up(self) -> None:
         """What is left of it cannot be read: this is its end."""

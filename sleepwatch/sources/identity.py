@@ -40,6 +40,13 @@ class Digest(msgspec.Struct, frozen=True):
 NOTHING = Digest.of(b"")
 
 
+class Seen(msgspec.Struct, frozen=True):
+    """A file that was seen at the path and not yet read."""
+
+    inode: int
+    head: Digest
+
+
 class FileCheckpoint(msgspec.Struct, frozen=True, kw_only=True):
     """How far one path was read: stored, it is where reading goes on after a restart."""
 
@@ -60,9 +67,8 @@ class FileCheckpoint(msgspec.Struct, frozen=True, kw_only=True):
     """All bytes before it were delivered; in a compressed file counted in plain bytes."""
     written_ns: int = 0
     """The file's last change, as then seen."""
-    waiting: tuple[int, ...] = ()
-    """Inodes of files seen at the path that were to be read after this one: if they are never found again, that is a
-    gap."""
+    waiting: tuple[Seen, ...] = ()
+    """What was to be read after this one: if it is never found again, or with another content, that is a gap."""
     broken: str = ""
     """The file is a copy made by copytruncate: this is the cause of the gap that follows at its end."""
 

@@ -6,8 +6,11 @@ from collections import deque
 from collections.abc import Callable, Generator
 from pathlib import Path
 
-from sleepwatch.engine.streams import CLOCK_NOISE_US, fell
-from sleepwatch.prefix import Head, split
+import msgspec
+
+from sleepwatch.engine.streams import CLOCK_NOISE_US, MINUTE_US, fell
+from sleepwatch.prefix import Head, clock_at, split
+from sleepwatch.rules import RuleSet
 from sleepwatch.sources.disk import Disk
 
 BOUND = 64 << 20
@@ -17,24 +20,47 @@ LINE = 4 << 10
 """A line's prefix and message lie within this; the rest of a longer one is not looked at."""
 _REORDER_US = 1_000
 _RETURN_US = 2 * CLOCK_NOISE_US
-_LOOK_AHEAD = 64
+_PRINTED = 2_000
+"""A text printed into the log holds at most so many copied lines; should it hold more, an older life is taken along."""
+_FIRST_LINES = 1_000
+"""Among so many lines of a block a stamped one is looked for."""
 _TOGETHER = 64
 """Start markers of one unstamped start stand within this many lines."""
 
-IsStart = Callable[[Head], bool]
-"""Does a start marker stand in this line, split at its prefix?"""
 Bare = Callable[[bytes], bytes]
 """Takes off what the carrier put around a line."""
 
 
+class StartMarkers(msgspec.Struct, frozen=True):
+    """How a line is told that a server prints when it starts."""
+
+    literals: tuple[bytes, ...]
+    """One of these stands in every such line."""
+    matches: Callable[[Head], bool]
+    """Is it one, split at its prefix?"""
+
+    @classmethod
+    def of(cls, rules: RuleSet) -> StartMarkers:
+        """As the rules say."""
+        patterns = [pattern for pattern in rules.patterns if pattern.event == "process.start" and pattern.literals]
+        return cls(
+            tuple(literal for pattern in patterns for literal in pattern.literals),
+            lambda head: any(pattern.match(head.body) is not None for pattern in patterns),
+        )
+
+
+NO_MARKERS = StartMarkers((), lambda head: False)
+"""A life begins only where the clock falls."""
+
+
 def tail_start(
-    path: Path, is_start: IsStart, *, bare: Bare = bytes, bound: int = BOUND, disk: Disk | None = None
+    path: Path, markers: StartMarkers, *, bare: Bare = bytes, bound: int = BOUND, disk: Disk | None = None
 ) -> int:
     """The offset at which the current life begins in this file; see :func:`search_start`. Raises OSError."""
     disk = disk or Disk()
     fd = disk.open(path)
     try:
-        steps = search_start(disk, fd, disk.fstat(fd).size, is_start, bare=bare, bound=bound)
+        steps = search_start(disk, fd, disk.fstat(fd).size, markers, bare=bare, bound=bound)
         while True:
             next(steps)
     except StopIteration as done:
@@ -44,17 +70,17 @@ def tail_start(
 
 
 def search_start(
-    disk: Disk, fd: int, size: int, is_start: IsStart, *, bare: Bare = bytes, bound: int = BOUND
+    disk: Disk, fd: int, size: int, markers: StartMarkers, *, bare: Bare = bytes, bound: int = BOUND
 ) -> Generator[None, None, int]:
     """The offset at which the current life begins, in steps of one block. Raises OSError.
 
     In a stamped log that is the last line before which the log clock was higher as only a restart makes it, in an
     unstamped one the first of the last start markers that stand together. A router's children begin no life here, and
-    neither does text copied into the log. If no start is found within ``bound`` bytes, it is the beginning of the first
-    whole line within them.
+    neither does a log that was printed into this one. If no start is found within ``bound`` bytes, it is the beginning
+    of the first whole line within them.
     """
     floor = max(0, size - bound)
-    starts = _Starts(is_start, bare)
+    starts = _Starts(markers, bare)
     first = size
     end, rest = size, b""
     while end > floor:
@@ -64,6 +90,9 @@ def search_start(
             return 0  # truncated meanwhile
         data = block + rest
         stop, at = len(data), len(block)
+        if starts.may_skip(begin, block):
+            at = stop = block.find(b"\n")
+            first = begin + stop + 1
         while (newline := block.rfind(b"\n", 0, at)) >= 0:
             if newline + 1 < stop:
                 first = begin + newline + 1
@@ -85,35 +114,68 @@ def search_start(
 class _Starts:
     """Is shown a log's lines from the last to the first, and says when it has seen where the last life began."""
 
-    def __init__(self, is_start: IsStart, bare: Bare) -> None:
-        self._is_start = is_start
+    def __init__(self, markers: StartMarkers, bare: Bare) -> None:
+        self._markers = markers
         self._bare = bare
-        self._after: deque[int] = deque(maxlen=_LOOK_AHEAD)
-        """The clocks of the stamped lines behind, nearest first."""
-        self._next: tuple[int, bytes] | None = None
-        """The nearest stamped line behind: where it begins, and itself."""
+        self._jumps: deque[tuple[int, int]] = deque()
+        """Where the clock jumped ahead: which stamped line, counted from the last, and to what."""
+        self._stamped = 0
+        self._next: tuple[int, int, bytes] | None = None
+        """The nearest stamped line behind: where it begins, its clock, and itself."""
         self.marker: int | None = None
         """The first of the unstamped start markers seen so far."""
         self._since_marker = 0
 
+    def may_skip(self, begin: int, block: bytes) -> bool:
+        """Is it plain, without reading it line by line, that no life begins in this block or right behind it?
+
+        A life that begins has a clock below one minute or, where there are no stamps, a marker. If so, the block's
+        first stamped line stands for all of it.
+        """
+        if self._bare is not bytes or self.marker is not None or b"\x1b" in block or b"\n0." in block:
+            return False
+        if b" D " in block or any(literal in block for literal in self._markers.literals):
+            return False
+        if self._next is not None and self._next[1] < MINUTE_US:
+            return False
+        at = block.find(b"\n") + 1
+        for _ in range(_FIRST_LINES):
+            end = block.find(b"\n", at)
+            if at == 0 or end < 0:
+                return False
+            clock_us = clock_at(block, at)
+            if clock_us is not None and block[at : at + 1] != b"[":
+                self._next = begin + at, clock_us, block[at:end]
+                self._stamped += _PRINTED
+                return True
+            at = end + 1
+        return self._next is None
+
     def before(self, at: int, line: bytes) -> int | None:
         """The line before those already seen. The place where the life began, once that is known."""
         line = self._bare(line)
-        head = split(line)
-        if head.ports is not None:
-            return None
-        if head.clock_us is None:
-            return self._unstamped(at, head)
-        if self._next is not None and self._restarts(head.clock_us):
-            return self._next[0]
-        self._after.appendleft(head.clock_us)
-        self._next = at, line
+        clock_us = None if line.startswith(b"[") else clock_at(line, 0)
+        if clock_us is None:  # coloured, of a router's child, or without a stamp
+            head = split(line)
+            if head.ports is not None:
+                return None
+            if head.clock_us is None:
+                return self._unstamped(at, head)
+            clock_us = head.clock_us
+        if self._next is not None:
+            at_next, next_us, next_line = self._next
+            if next_us > clock_us + CLOCK_NOISE_US:
+                self._jumps.append((self._stamped, next_us))
+            elif next_us < clock_us and self._restarts(line, clock_us, next_us, next_line):
+                return at_next
+        self._stamped += 1
+        self._next = at, clock_us, line
         return None
 
     def _unstamped(self, at: int, head: Head) -> int | None:
         if self._next is not None:
             return None  # a stamped log: what has no stamp is text
-        if self._is_start(head):
+        if self._markers.matches(head):
             self.marker = at
             self._since_marker = 0
         elif self.marker is not None:
@@ -122,14 +184,15 @@ class _Starts:
                 return self.marker
         return None
 
-    def _restarts(self, before_us: int) -> bool:
-        """Between a line with this clock and the ones behind: a restart, and no copied text?"""
-        assert self._next is not None
-        at = self._after[0]
-        if at >= before_us or not (fell(before_us, at) or self._is_start(split(self._next[1]))):
+    def _restarts(self, before: bytes, before_us: int, after_us: int, after: bytes) -> bool:
+        """Between these lines, where the clock falls: a restart?
+
+        Or does a debug record begin here that prints a log? Behind that the clock jumps back to where it was.
+        """
+        if not (fell(before_us, after_us) or self._markers.matches(split(after))):
             return False
-        for now in self._after:
-            if now > at + CLOCK_NOISE_US:
-                return not before_us - _REORDER_US <= now <= before_us + _RETURN_US
-            at = now
-        return True
+        if split(before).level != "D":
+            return True
+        while self._jumps and self._jumps[0][0] < self._stamped - _PRINTED:
+            self._jumps.popleft()
+        return not any(before_us - _REORDER_US <= landed <= before_us + _RETURN_US for _, landed in self._jumps)

@@ -11,6 +11,7 @@ import errno
 import os
 import re
 import select
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -55,11 +56,14 @@ class Watch:
             del self.degraded[directory]
         return said
 
-    def wait(self, timeout_s: float) -> bool:
-        """Wait for a change or for :meth:`wake`, at most this long. Was there one?"""
-        ready, _, _ = select.select([self._read_fd], [], [], max(0.0, timeout_s))
-        if not ready:
-            return False
+    def wait(self, timeout_s: float, also: Sequence[int] = ()) -> bool:
+        """Wait for a change, for :meth:`wake` or for one of ``also`` to become readable, at most this long.
+
+        Was there one?
+        """
+        ready, _, _ = select.select([self._read_fd, *also], [], [], max(0.0, timeout_s))
+        if self._read_fd not in ready:
+            return bool(ready)
         with contextlib.suppress(BlockingIOError):
             while len(os.read(self._read_fd, 4096)) == 4096:
                 pass

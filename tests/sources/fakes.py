@@ -23,6 +23,8 @@ class FakeDisk(Disk):
         self.hidden = False
         """What the path leads to cannot be seen either: the directory is closed."""
         self.read_errno: int | None = None
+        self.pread_fails_for: int | None = None
+        """The real inode of a file that lies on a bad block."""
         self.stat_errno: int | None = None
         self.open_errno: int | None = None
         self.same_inode: dict[int, int] = {}
@@ -48,6 +50,8 @@ class FakeDisk(Disk):
     def pread(self, fd: int, size: int, offset: int) -> bytes:
         if self.read_errno is not None:
             raise OSError(self.read_errno, os.strerror(self.read_errno))
+        if self.pread_fails_for is not None and self.pread_fails_for == os.fstat(fd).st_ino:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
         return super().pread(fd, size, offset)
 
     def listing(self, directory: Path) -> list[Entry]:

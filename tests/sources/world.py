@@ -332,8 +332,7 @@ class Account:
                 continue
             # Of a file that was not read when the gap was recorded, it is not told which content was lost.
             excused = any(
-                (contents > content.number
-                and (token is None or file not in self.content_of))
+                (contents > content.number and (token is None or file not in self.content_of))
                 or (file == token and offset <= end)
                 for file, offset, contents in self.gaps
             )
