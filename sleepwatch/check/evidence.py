@@ -55,7 +55,7 @@ def judge(server: ServerFacts, host: HostFacts) -> tuple[Evidence, list[Finding]
     findings += _around(server, host)
     verbosity = None if options is None else options.verbosity
     proves = "nothing" if lost is not None else _proves(options, server.build)
-    words = ", and ".join(dict.fromkeys(target.words for target in server.targets)) or "nowhere"
+    words = ", and ".join(dict.fromkeys(target.words for target in server.targets)) or "not known"
     if lost is not None:
         return Evidence(
             answer=NO, words=f"no: {lost.what[:1].lower()}{lost.what[1:]}", proves=proves, verbosity=verbosity

@@ -10,6 +10,13 @@ from sleepwatch.hosts.options import SLEEP, SLEEP_ENVIRONMENT, Problem, ServerOp
 from sleepwatch.hosts.presets import CONFIG_SINCE_BUILD
 
 _SHORT_SECONDS = 60
+_PRESET_WHYS = {
+    "top-level-sleep": "Keys above all sections make a section of their own, as if they stood below [default] "
+    "(llama.cpp common/preset.cpp).",
+    "replaced-section": "A section that comes again does not add to the first, it takes its place (llama.cpp "
+    "common/preset.cpp).",
+    "blank-in-name": "Only blanks before the name are left out, not those behind it (llama.cpp common/preset.cpp).",
+}
 
 
 def sleep_of(server: ServerFacts) -> Sleep:
@@ -54,6 +61,7 @@ def judge(server: ServerFacts) -> list[Finding]:
 
 def _on(server: ServerFacts, sleep: Sleep) -> Finding:
     assert sleep.setting is not None
+    sources = _sources(server, sleep.setting)
     config = ""
     if sleep.setting.kind == "config" and server.build is None:
         config = f" This file is read by builds from b{CONFIG_SINCE_BUILD} on; which build this is cannot be seen."
@@ -69,14 +77,28 @@ def _on(server: ServerFacts, sleep: Sleep) -> Finding:
     return Finding(
         code="sleep-mode-on",
         level=WARNING,
-        what=f"{who} ({sleep.setting.spelling} {sleep.setting.value}, {sleep.setting.place})",
+        what=f"{who} ({'; '.join(_said(one) for one in sources)})",
         why="A request that arrives while the server falls asleep waits for ever or crashes the server "
         "(ggml-org/llama.cpp#29689, no release with a fix known). The window is as long as the prompt takes to "
         f"tokenize.{config}",
         change="Any of these closes it for a client: send a 1-token completion right before the real request; or give "
         "clients a time-out and a retry, which wakes the server. To turn sleep mode off:\n"
-        f"  {_off(server, sleep.setting)}",
+        + "\n".join(f"  {_off(server, setting)}" for setting in sources),
     )
+
+
+def _said(setting: Setting) -> str:
+    return f"{setting.spelling} {setting.value}, {setting.place}"
+
+
+def _sources(server: ServerFacts, setting: Setting) -> list[Setting]:
+    """Everything that turns sleep mode on; of a router that can be several lines of its preset file."""
+    if not server.is_router:
+        return [setting]
+    sleeps = [model.options.sleep for model in (server.preset.models if server.preset else ())]
+    sleeps += [server.others.sleep] if server.others is not None else []
+    found = [one.setting for one in sleeps if one.state == "on" and one.setting is not None]
+    return list(dict.fromkeys(found))
 
 
 def _sleeping_models(server: ServerFacts) -> list[str]:
@@ -97,9 +119,8 @@ def _seconds(sleep: Sleep) -> str:
 def _off(server: ServerFacts, setting: Setting) -> str:
     """The exact change that turns sleep mode off, where it was turned on."""
     if setting.kind in ("preset", "config"):
-        found = re.fullmatch(r"(.*) (?:\[.*\]|before the first section) line (\d+)", setting.place)
-        where = f"{found.group(1)} line {found.group(2)}" if found else setting.place
-        return f"in {where}: {SLEEP} = -1"
+        line = re.match(r".* line \d+(?=, )", setting.place)
+        return f"in {line.group() if line else setting.place}: {SLEEP} = -1"
     unit = server.unit
     owner = "the router's command line" if setting.place.startswith("the router's") else "its command line"
     if unit is not None and unit.fragment is not None:
@@ -233,7 +254,7 @@ def _preset_problem(preset: Preset, problem: Problem) -> Finding:
         code=problem.code,
         level=WARNING if problem.fatal or problem.code in ("top-level-sleep", "replaced-section") else INFO,
         what=problem.what if setting is None else f"{preset.path}: {problem.what}",
-        why="It does not do what it looks like." if setting is None else f"It stands in {setting.place}.",
+        why=_PRESET_WHYS.get(problem.code) or f"It stands in {setting.place if setting else preset.path}.",
     )
 
 

@@ -95,7 +95,8 @@ def block(judged: Judged, style: Style, told: set[str] | None = None) -> Iterato
     yield f"{style.paint(STATES[state], _COLOURS[state])}  {style.paint(judged.verdict, _BOLD)}  {name}{aside}"
     yield from _field("server", _facts(judged), style)
     yield from _field("sleep", _sleep_words(judged), style)
-    if judged.verdict != FINE:
+    known = judged.server.process is not None or judged.server.unit is not None
+    if judged.verdict != FINE and known:
         yield from _field("restart", judged.restart.words, style)
         log = judged.evidence.words
         yield from _field(
@@ -138,7 +139,10 @@ def _facts(judged: Judged) -> str:
 def _sleep_words(judged: Judged) -> str:
     sleep = judged.sleep
     source = f" ({sleep.setting.spelling} {sleep.setting.value}, {sleep.setting.place})" if sleep.setting else ""
-    if judged.server.is_router and judged.server.preset is not None and sleep.state != "unknown":
+    preset = judged.server.preset
+    if preset is not None and preset.refused:
+        return "not known: its preset file is refused"
+    if judged.server.is_router and preset is not None and sleep.state != "unknown":
         return "; ".join(_model_words(judged)) or "no model named in its preset file"
     if sleep.state == "on":
         return f"after {sleep.seconds} s{source}"

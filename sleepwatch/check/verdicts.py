@@ -84,7 +84,8 @@ def judge(server: ServerFacts, host: HostFacts) -> Judged:
     restarted, about_restart = restart.judge(server)
     seen, about_evidence = evidence.judge(server, host)
     watched, about_watching = watching.judge(server, host, exposed=exposed)
-    if exposed or sleep.state == "unknown":
+    known = server.process is not None or server.unit is not None  # a preset file alone is run by nobody we know
+    if known and (exposed or sleep.state == "unknown"):
         findings += about_restart + about_evidence + about_watching
     return Judged(
         server=server,

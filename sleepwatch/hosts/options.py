@@ -57,7 +57,7 @@ class Setting(msgspec.Struct, frozen=True):
 
     value: str
     place: str
-    """Where it stands, in words: ``command line``, ``environment``, ``/etc/models.ini [*] line 3``."""
+    """Where it stands, in words: ``command line``, ``environment``, ``/etc/models.ini line 3, [*]``."""
     kind: str
     """``argument``, ``environment``, ``preset`` or ``config``."""
     spelling: str = ""

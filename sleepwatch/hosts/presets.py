@@ -144,9 +144,9 @@ def _section_options(file: PresetFile, name: str, kind: str, fatal: str) -> Serv
     section = file.section(name)
     if section is None:
         return ServerOptions()
-    label = f"[{name}]" if section.line else "before the first section"
+    label = f"[{name}]" if section.line else "above all sections"
     return parse_keys(
-        ((entry.key, entry.value, f"{file.path} {label} line {entry.line}") for entry in section.entries),
+        ((entry.key, entry.value, f"{file.path} line {entry.line}, {label}") for entry in section.entries),
         kind=kind,
         fatal=fatal,
     )

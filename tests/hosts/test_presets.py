@@ -105,7 +105,7 @@ def test_places_name_file_section_and_line() -> None:
     )
     assert model.load_on_startup
     assert model.options.sleep.setting is not None
-    assert model.options.sleep.setting.place == "/etc/m.ini [*] line 3"
+    assert model.options.sleep.setting.place == "/etc/m.ini line 3, [*]"
 
 
 @pytest.mark.parametrize(
