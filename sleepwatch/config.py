@@ -42,6 +42,16 @@ class FileSource(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """The carrier of its lines; told from the lines where it is not given."""
 
 
+class UnitSource(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One ``[[unit]]``: a systemd unit whose lines are in the journal, or a pattern that matches several."""
+
+    name: Annotated[str, words("the name of a unit, or a pattern")]
+    """``llama`` is ``llama.service``. ``*``, ``?`` and ``[…]`` make a pattern."""
+    directory: Annotated[str, words("a directory of journal files")] | None = None
+    """Where journals of other machines are collected, each of which is read; left out: this machine's own journal.
+    Absolute, or relative to the configuration file."""
+
+
 class Database(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """``[database]``: where incidents and the reading's state are kept."""
 
@@ -78,6 +88,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """The whole configuration."""
 
     file: tuple[FileSource, ...] = ()
+    unit: tuple[UnitSource, ...] = ()
     database: Database = Database()
     following: Following = Following()
     metrics: Metrics = Metrics()
@@ -120,12 +131,16 @@ def settings_of(path: Path, data: dict[str, Any]) -> Settings:
         )
     base = path.parent.absolute()
     files = tuple(msgspec.structs.replace(one, path=_absolute(base, one.path)) for one in settings.file)
+    units = tuple(
+        one if one.directory is None else msgspec.structs.replace(one, directory=_absolute(base, one.directory))
+        for one in settings.unit
+    )
     database, metrics = settings.database, settings.metrics
     if database.path is not None:
         database = msgspec.structs.replace(database, path=_absolute(base, database.path))
     if metrics.textfile is not None:
         metrics = msgspec.structs.replace(metrics, textfile=_absolute(base, metrics.textfile))
-    return msgspec.structs.replace(settings, file=files, database=database, metrics=metrics)
+    return msgspec.structs.replace(settings, file=files, unit=units, database=database, metrics=metrics)
 
 
 def _more_problems(settings: Settings) -> Iterator[Problem]:
@@ -139,6 +154,11 @@ def _more_problems(settings: Settings) -> Iterator[Problem]:
             yield Problem(
                 f"file[{at}].envelope", shown(source.envelope), f"must be one of {', '.join(names())}, or left out"
             )
+    for at, unit in enumerate(settings.unit):
+        if not unit.name.strip() or "/" in unit.name:
+            yield Problem(f"unit[{at}].name", shown(unit.name), "must be the name of a unit, or a pattern")
+        if unit.directory is not None and not unit.directory.strip():
+            yield Problem(f"unit[{at}].directory", shown(unit.directory), "must be a directory, or left out")
     textfile = settings.metrics.textfile
     if textfile is not None and not textfile.endswith(".prom"):
         yield Problem("metrics.textfile", shown(textfile), "must be a file name that ends in .prom")

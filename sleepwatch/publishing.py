@@ -10,9 +10,9 @@ from sleepwatch import __version__
 from sleepwatch.config import Metrics as Wanted
 from sleepwatch.engine import Now, Words
 from sleepwatch.errors import SleepwatchError
-from sleepwatch.sources.follow import FileFollower
+from sleepwatch.sources.followers import Follower
 from sleepwatch.store.daemon import Pulse
-from sleepwatch.watching import Found, LogWatch
+from sleepwatch.watching import Found, SourceWatch
 
 if TYPE_CHECKING:
     from sleepwatch.metrics import Metrics, SourceFigures
@@ -60,7 +60,7 @@ class Publisher:
         return self._metrics is not None and self._metrics.due(monotonic_us)
 
     def publish(
-        self, sources: Iterable[tuple[FileFollower, LogWatch]], pulse: Pulse, rules_digest: str, now: Now
+        self, sources: Iterable[tuple[Follower, SourceWatch]], pulse: Pulse, rules_digest: str, now: Now
     ) -> str | None:
         """Publish how everything stands; returns what went wrong."""
         if self._metrics is None:
@@ -90,7 +90,7 @@ class Publisher:
             self._metrics.close()
 
 
-def _source(follower: FileFollower, watch: LogWatch, now: Now) -> SourceFigures:
+def _source(follower: Follower, watch: SourceWatch, now: Now) -> SourceFigures:
     from sleepwatch.metrics import SourceFigures
 
     return SourceFigures(

@@ -21,16 +21,21 @@ from sleepwatch.engine import Now
 from sleepwatch.engine.state import StateError
 from sleepwatch.lock import take_lock
 from sleepwatch.model import Incident, ScanResult
-from sleepwatch.prefix import Head
 from sleepwatch.printable import printable
 from sleepwatch.publishing import Publisher
 from sleepwatch.reader import Gate
 from sleepwatch.rules import load, load_incidents
 from sleepwatch.scan import engine_words
 from sleepwatch.sdnotify import Notifier
-from sleepwatch.sources.follow import FileFollower
+from sleepwatch.sources.follow import Piece
 from sleepwatch.sources.follow_set import FollowSet
+from sleepwatch.sources.followers import Follower, Followers
 from sleepwatch.sources.identity import FileCheckpoint
+from sleepwatch.sources.journal import NAME as JOURNAL
+from sleepwatch.sources.journal import Place
+from sleepwatch.sources.journal_follow import JournalFollower, JournalPiece
+from sleepwatch.sources.journal_set import JournalSet
+from sleepwatch.sources.tail import StartMarkers
 from sleepwatch.sources.watch import Watch
 from sleepwatch.store import Store, Transaction, open_store
 from sleepwatch.store.daemon import (
@@ -46,7 +51,8 @@ from sleepwatch.store.daemon import (
     save_pulse,
     save_watches,
 )
-from sleepwatch.watching import Found, LogWatch
+from sleepwatch.watching import Found, LogWatch, SourceWatch
+from sleepwatch.watching_journal import JournalWatch
 
 if TYPE_CHECKING:
     from sleepwatch.finding import Finding, Unwatched
@@ -110,9 +116,9 @@ class Service:
         self._gate = Gate(self._rules.literals)
         self._store: Store | None = None
         self._lock: int | None = None
-        self._followers: FollowSet | None = None
+        self._followers: Followers | None = None
         self._notices: Watch | None = None
-        self._watches: dict[str, LogWatch] = {}
+        self._watches: dict[str, SourceWatch] = {}
         self._saved: dict[str, Checkpoint] = {}
         self._pulse: Pulse | None = None
         self._told: dict[str, tuple[str, str, str, int]] = {}
@@ -148,21 +154,20 @@ class Service:
     def _follow(self, now: Now) -> None:
         places = {source: _place(saved) for source, saved in self._saved.items()}
         self._notices = Watch()
-        self._followers = self._follow_set(self._sources, places)
+        self._followers = self._follow_all(self.settings, self._sources, places)
         self._listen(now)
 
     @property
     def _sources(self) -> tuple[FileSource, ...]:
         return self.settings.file or self._found
 
-    def _follow_set(self, sources: Sequence[FileSource], places: Mapping[str, FileCheckpoint | None]) -> FollowSet:
-        starts = [pattern for pattern in self._rules.patterns if pattern.event == "process.start"]
-
-        def is_start(head: Head) -> bool:
-            return any(pattern.match(head.body) is not None for pattern in starts)
-
-        known = {name: place for name, place in places.items() if place is not None}
-        return FollowSet([one.path for one in sources], known, backfill=True, is_start=is_start)
+    def _follow_all(
+        self, settings: Settings, sources: Sequence[FileSource], places: Mapping[str, FileCheckpoint | Place | None]
+    ) -> Followers:
+        known = {name: place for name, place in places.items() if isinstance(place, FileCheckpoint)}
+        files = FollowSet([one.path for one in sources], known, backfill=True, starts=StartMarkers.of(self._rules))
+        journals = {name: place for name, place in places.items() if isinstance(place, Place)}
+        return Followers(files, JournalSet([(unit.name, unit.directory) for unit in settings.unit], journals))
 
     def _listen(self, now: Now) -> None:
         """Ask the kernel for notices; where it gives none, that is said once and the poll does."""
@@ -182,7 +187,8 @@ class Service:
                 self._take_over_settings()
             wait_us = self.step()
             assert self._notices is not None
-            self._notices.wait(wait_us / 1e6)
+            assert self._followers is not None
+            self._notices.wait(wait_us / 1e6, self._followers.filenos())
 
     def step(self) -> int:
         """Look at everything once; returns how long to wait, at most, until the next look, in microseconds."""
@@ -190,12 +196,10 @@ class Service:
         now = self._clock.now()
         self.steps += 1
         following = self.settings.following
-        full = False
-        for follower, pieces in self._followers.poll(now.monotonic_us, PUMP_BYTES):
+        for follower, pieces in self._followers.poll(now.monotonic_us, now.wall_us, PUMP_BYTES):
             watch = self._watch_of(follower, now)
             for piece in pieces:
-                watch.take(piece, now)
-            full = full or sum(len(piece.data) for piece in pieces) >= PUMP_BYTES // 2
+                _give(watch, piece, now)
         self._leave(set(self._followers.vanished) & set(self._watches), now)
         for path, follower in self._followers.followers.items():
             watch = self._watch_of(follower, now)
@@ -217,10 +221,12 @@ class Service:
         longest = round(following.poll_seconds * 1e6)
         if self._notifier.watchdog_us is not None:
             longest = min(longest, self._notifier.watchdog_us // 3)
-        return 0 if full else min([longest, *wants])
+        return 0 if self._followers.full else min([longest, *wants])
 
-    def _is_over(self, path: str, follower: FileFollower) -> bool:
+    def _is_over(self, path: str, follower: Follower) -> bool:
         """Nobody named it, and it was removed after it had been read to its end: nothing is missed there."""
+        if isinstance(follower, JournalFollower):
+            return False
         if follower.state.name != "absent" or follower.unread or any(path == one.path for one in self.settings.file):
             return False
         return self._surroundings is None or not self._surroundings.has_writer(path)
@@ -238,21 +244,26 @@ class Service:
         if sentence is not None:
             self._complain.say(sentence, now)
 
-    def _watch_of(self, follower: FileFollower, now: Now) -> LogWatch:
+    def _watch_of(self, follower: Follower, now: Now) -> SourceWatch:
         path = str(follower.path)
         watch = self._watches.get(path)
         if watch is None:
-            watch = self._watches[path] = self._new_watch(path)
+            watch = self._watches[path] = self._new_watch(follower)
             saved = self._saved.get(path)
             if saved is not None:
                 self._go_on(watch, saved, now)
+        elif isinstance(watch, JournalWatch) and isinstance(follower, JournalFollower):
+            watch.follow_with(follower)
         return watch
 
-    def _new_watch(self, path: str) -> LogWatch:
+    def _new_watch(self, follower: Follower) -> SourceWatch:
+        if isinstance(follower, JournalFollower):
+            return JournalWatch(follower, self._rules, self._gate, self._words)
+        path = str(follower.path)
         envelope = next((one.envelope for one in self._sources if fnmatchcase(path, one.path)), None)
         return LogWatch(path, self._rules, self._gate, self._words, envelope=envelope)
 
-    def _go_on(self, watch: LogWatch, saved: Checkpoint, now: Now) -> None:
+    def _go_on(self, watch: SourceWatch, saved: Checkpoint, now: Now) -> None:
         if saved.rules_digest != self._rules.digest:
             self._complain.say(
                 f"{watch.path}: the rules have changed since it was last read; open lives begin anew", now
@@ -287,7 +298,7 @@ class Service:
         self._saved = checkpoints(self._store)
         before = {source: _place(saved) for source, saved in self._saved.items()}
         places = {name: follower.checkpoint() for name, follower in self._followers.followers.items()}
-        followers = self._follow_set(settings.file or found, {**before, **places})
+        followers = self._follow_all(settings, settings.file or found, {**before, **places})
         self._leave(set(self._watches) - set(followers.followers), now)
         self._followers.close()
         self.settings, self._found = settings, found
@@ -313,7 +324,7 @@ class Service:
 
     def _watch_what_is_found(self, now: Now) -> None:
         """Where the settings name no log: watch those of the servers that run here, and say which cannot be watched."""
-        if self._surroundings is None or self.settings.file:
+        if self._surroundings is None or self.settings.file or self.settings.unit:
             self._finding, self._unwatched = None, ()
             return
         finding = self._surroundings.finding
@@ -339,7 +350,7 @@ class Service:
     def _found_before(self, now: Now) -> Iterator[str]:
         """Logs found earlier that are still there: a server that has ended may have told the reason in its log."""
         assert self._followers is not None
-        for path in {one.path for one in self._found} or set(self._saved):
+        for path in {one.path for one in self._found} or {one for one in self._saved if not one.startswith(JOURNAL)}:
             follower = self._followers.followers.get(path)
             if follower is None or follower.state.name == "absent":
                 since_us = follower.state.since_us if follower is not None else 0
@@ -394,7 +405,7 @@ class Service:
         due = unsaved_us >= self.settings.following.checkpoint_seconds * 1e6
         return due and any(watch.dirty for watch in self._watches.values())
 
-    def _store_found(self, transaction: Transaction, watch: LogWatch, found: Found) -> list[str]:
+    def _store_found(self, transaction: Transaction, watch: SourceWatch, found: Found) -> list[str]:
         """Store what a watch found; returns the ids of incidents that were not known before, above ``possible``."""
         latest = {incident.id: incident for incident in found.incidents}
         certain = [one.id for one in latest.values() if one.confidence != "possible"]
@@ -458,7 +469,7 @@ class Service:
                 self._say(f"withdrawn: {incident.kind} {incident.server} {incident.id} ({reason})")
 
     def _status(self) -> str:
-        count = len(self._sources)
+        count = len(self._sources) + len(self.settings.unit)
         return f"watching {count} source{'s' * (count != 1)}"
 
     # -- stop -----------------------------------------------------------------------------------------------------
@@ -505,22 +516,33 @@ class Complaints:
         self._write(sentence + (f" ({left_out} more within the last hour)" if left_out else ""))
 
 
-def _place(saved: Checkpoint) -> FileCheckpoint | None:
-    """Where in the file the last run was; None where that cannot be read."""
+def _give(watch: SourceWatch, piece: Piece | JournalPiece, now: Now) -> None:
+    if isinstance(watch, JournalWatch):
+        assert isinstance(piece, JournalPiece)
+        watch.take(piece, now)
+    elif isinstance(watch, LogWatch):
+        assert isinstance(piece, Piece)
+        watch.take(piece, now)
+
+
+def _place(saved: Checkpoint) -> FileCheckpoint | Place | None:
+    """Where in the file or journal the last run was; None where that cannot be read."""
     try:
+        if saved.source.startswith(JOURNAL):
+            return msgspec.json.decode(saved.file, type=Place)
         return msgspec.json.decode(saved.file, type=FileCheckpoint)
     except msgspec.DecodeError:
         return None
 
 
-def _row(follower: FileFollower, watch: LogWatch | None, now: Now) -> WatchRow:
+def _row(follower: Follower, watch: SourceWatch | None, now: Now) -> WatchRow:
     place = follower.checkpoint()
     return WatchRow(
         source=str(follower.path),
         state=follower.state.name,
         reason=follower.state.reason or None,
         since_us=now.wall_us - (now.monotonic_us - follower.state.since_us),
-        offset=place.offset if place is not None else 0,
+        offset=place.offset if isinstance(place, FileCheckpoint) else 0,
         unread=follower.unread,
         envelope=watch.info().envelope if watch is not None else None,
         lives=watch.busy_lives if watch is not None else 0,

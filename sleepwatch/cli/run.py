@@ -17,19 +17,23 @@ EXIT_START = 3
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("-c", "--config", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Configuration.")
 @click.option("--file", "files", multiple=True, metavar="LOG", help="Follow this log or pattern. May be given again.")
+@click.option(
+    "--unit", "units", multiple=True, metavar="UNIT", help="Follow this systemd unit in the journal, or a pattern."
+)
 @db_option
-def run(config: Path | None, files: tuple[str, ...], db: Path | None) -> None:
+def run(config: Path | None, files: tuple[str, ...], units: tuple[str, ...], db: Path | None) -> None:
     """Follow logs, and keep and print every incident as it opens, changes and closes.
 
-    Reads /etc/sleepwatch/sleepwatch.toml, or the file given with -c; without one, what --file names. Where neither
-    names a log, it finds the llama-servers that run here and watches their logs, and says which of them it cannot
-    watch. It goes on where the last run was, also in files that were rotated meanwhile; the first time, it begins at
-    the start of the server's current life.
+    Reads /etc/sleepwatch/sleepwatch.toml, or the file given with -c; without one, what --file and --unit name. Where
+    nothing names a log, it finds the llama-servers that run here and watches their logs, and says which of them it
+    cannot watch. It goes on where the last run was, also in files that were rotated meanwhile; the first time, it
+    begins at the start of the server's current life.
 
     \b
     Examples:
       sleepwatch run
       sleepwatch run --file /var/log/llama-server.log
+      sleepwatch run --unit 'llama*'
       sleepwatch run -c sleepwatch.toml
 
     \b
@@ -44,7 +48,7 @@ def run(config: Path | None, files: tuple[str, ...], db: Path | None) -> None:
       3  it could not start: the database, or another run
     """
     from sleepwatch.clock import SystemClock
-    from sleepwatch.config import DEFAULT_PATH, ConfigError, FileSource, Settings, load_settings
+    from sleepwatch.config import DEFAULT_PATH, ConfigError, FileSource, Settings, UnitSource, load_settings
     from sleepwatch.errors import SleepwatchError
     from sleepwatch.hosts.processes import PROC
     from sleepwatch.service import Service
@@ -52,16 +56,17 @@ def run(config: Path | None, files: tuple[str, ...], db: Path | None) -> None:
     from sleepwatch.surroundings import Surroundings
 
     named = tuple(FileSource(path=str(Path(name).absolute())) for name in files)
+    named_units = tuple(UnitSource(name=name) for name in units)
 
     def settings_now() -> Settings:
         import msgspec
 
         chosen = config if config is not None else DEFAULT_PATH
-        read = load_settings(chosen) if config is not None or (chosen.exists() and not named) else Settings()
-        return msgspec.structs.replace(read, file=(*read.file, *named))
+        read = load_settings(chosen) if config is not None or (chosen.exists() and not (named or units)) else Settings()
+        return msgspec.structs.replace(read, file=(*read.file, *named), unit=(*read.unit, *named_units))
 
     settings = settings_now()
-    if not settings.file and not PROC.is_dir():
+    if not settings.file and not settings.unit and not PROC.is_dir():
         raise ConfigError(
             "there is nothing to watch", hint="name a log with --file LOG, or [[file]] sections in a configuration"
         )
@@ -97,6 +102,8 @@ def run(config: Path | None, files: tuple[str, ...], db: Path | None) -> None:
             sys.exit(EXIT_START)
         for source in settings.file:
             click.echo(f"watching {source.path}, incidents go to {database}")
+        for unit in settings.unit:
+            click.echo(f"watching {unit.name} in the journal, incidents go to {database}")
         service.run()
     finally:
         service.stop()

@@ -136,6 +136,10 @@ class Journal(Protocol):
     def read(self, limit: int) -> list[Record]:
         """The lines of up to about ``limit`` further entries, in order; ``offset`` is the time of receipt in µs."""
 
+    @property
+    def holds(self) -> bool:
+        """Pieces of a line have come whose end has not."""
+
     def flush(self) -> list[Record]:
         """The pieces of lines whose ends have not come."""
 
@@ -155,7 +159,7 @@ def open_journal(which: Which, units: Units, *, follow: bool = False, way: Way =
     Of what is read, only lines of or about ``units`` are given out. ``follow``: further entries will be waited for.
     """
     _look_at(which)
-    if way != "command" and importlib.util.find_spec("systemd") is not None:
+    if way != "command" and has_native():
         from sleepwatch.sources.journal_native import NativeJournal
 
         return NativeJournal(which, units)
@@ -171,6 +175,11 @@ def open_journal(which: Which, units: Units, *, follow: bool = False, way: Way =
     from sleepwatch.sources.journal_command import CommandJournal
 
     return CommandJournal(which, units, follow=follow)
+
+
+def has_native() -> bool:
+    """Is systemd-python installed?"""
+    return importlib.util.find_spec("systemd") is not None and importlib.util.find_spec("systemd._reader") is not None
 
 
 def journal_files(which: Which) -> list[Path]:

@@ -67,7 +67,7 @@ class JournalFollower:
         self.full = False
         """The last poll stopped at its limit."""
         self.machine = machine
-        self._which = which
+        self.which = which
         self._units = units
         self._place = place
         self._way: Way = way
@@ -113,6 +113,11 @@ class JournalFollower:
         self.unread = max(1, behind_us // 1000) if self.full else 0
         return out
 
+    @property
+    def holds(self) -> bool:
+        """The beginning of a line has come whose end has not."""
+        return self._journal is not None and self._journal.holds
+
     def flush(self) -> list[Record]:
         """The pieces of lines whose ends have not come, as if they never would."""
         return self._journal.flush() if self._journal is not None else []
@@ -144,7 +149,7 @@ class JournalFollower:
         return journal.entries - before
 
     def _open(self, out: list[JournalPiece]) -> Journal:
-        journal = self._open_journal(self._which, self._units, follow=True, way=self._way)
+        journal = self._open_journal(self.which, self._units, follow=True, way=self._way)
         try:
             start = self._resume(journal, self._place, out) if self._place is not None else self._fresh(journal)
             journal.begin(self._terms, start, after=start is self._place)
@@ -221,15 +226,10 @@ class JournalFollower:
         self.close()
         self._retry_us = now_us + RETRY_US[min(self._failures, len(RETRY_US) - 1)]
         self._failures += 1
-        words = error.message.removeprefix(f"{self._which.name}: ")
-        if "permission denied" in words:
-            self._stand("denied", words, now_us)
-        elif "no such" in words or "there are no journal files" in words:
-            self._stand("absent", words, now_us)
-        else:
-            self._stand("error", words, now_us)
+        words = error.message.removeprefix(f"{self.which.name}: ")
+        self._stand("denied" if "permission denied" in words else "error", words, now_us)
 
-    def _stand(self, name: Literal["following", "absent", "denied", "error"], reason: str, now_us: int) -> None:
+    def _stand(self, name: Literal["following", "denied", "error"], reason: str, now_us: int) -> None:
         if self.state.name != name or self.state.reason == "not looked at yet":
             self.state = State(name, now_us, reason)
         elif self.state.reason != reason:
@@ -237,17 +237,11 @@ class JournalFollower:
 
 
 def machines(which: Which, *, way: Way = "auto") -> dict[str | None, str]:
-    """The machines whose entries lie in a journal, each with the name of its part; one that is alone has no id.
-
-    Raises SourceError.
-    """
+    """The machines whose entries lie in a journal, by id, each with the name of its part. Raises SourceError."""
     journal = open_journal(which, Units(), way=way)
     try:
-        ids = sorted(journal.unique("_MACHINE_ID"))
-        if len(ids) < 2:
-            return {None: which.name}
         found: dict[str | None, str] = {}
-        for one in ids:
+        for one in sorted(journal.unique("_MACHINE_ID")):
             entry = journal.first([[f"_MACHINE_ID={one}"]])
             host = entry.get("_HOSTNAME", b"") if entry is not None else b""
             found[one] = f"{which.name}@{host.decode('utf-8', 'replace') or one}"

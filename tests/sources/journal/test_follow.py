@@ -5,7 +5,6 @@ from __future__ import annotations
 import select
 import shutil
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -64,10 +63,10 @@ class Following:
 
 
 @pytest.fixture
-def room(tmp_path: Path) -> Iterator[Path]:
+def room(tmp_path: Path) -> Path:
     directory = tmp_path / "journal"
     directory.mkdir()
-    yield directory
+    return directory
 
 
 def lines(first: int, last: int, **fields: bytes) -> Entries:
@@ -241,7 +240,7 @@ def test_a_run_of_an_earlier_boot_is_not_current(room: Path, make: Make, way: Wa
 def test_a_journal_that_comes_and_goes(room: Path, make: Make, way: Way) -> None:
     following = Following(room, way, "llama*")
     following.poll()
-    assert following.follower.state.name == "absent"
+    assert following.follower.state.name == "error"
     assert "no journal files" in following.follower.state.reason
     make(room / "system.journal", lines(0, 10))
     following.until(10)
@@ -250,7 +249,7 @@ def test_a_journal_that_comes_and_goes(room: Path, make: Make, way: Way) -> None
     shutil.rmtree(room)
     gone = Following(room, way, "llama*", place=place)
     gone.poll()
-    assert (gone.follower.state.name, gone.follower.state.reason) == ("absent", "no such directory")
+    assert (gone.follower.state.name, gone.follower.state.reason) == ("error", "no such directory")
     assert gone.follower.checkpoint() is not None
 
 
@@ -267,7 +266,7 @@ def test_the_first_part_of_a_line_is_not_lost_by_a_rotation(room: Path, make: Ma
 def test_machines_are_told_apart(room: Path, make: Make, way: Way) -> None:
     make(room / "remote-a.journal", lines(0, 5))
     which = Which(directory=str(room))
-    assert machines(which, way=way) == {None: f"journal:{room}"}
+    assert machines(which, way=way) == {"3d1219c7c4c5404aaa1f6d2a48adfda4": f"journal:{room}@gpubox"}
     make(room / "remote-b.journal", lines(0, 7, _MACHINE_ID=b"5" * 32, _HOSTNAME=b"twin"))
     found = machines(which, way=way)
     assert found == {"3d1219c7c4c5404aaa1f6d2a48adfda4": f"journal:{room}@gpubox", "5" * 32: f"journal:{room}@twin"}
