@@ -63,7 +63,7 @@ class Sleep:
 
     __slots__ = (
         "arrivals", "cancelled", "closed", "enter", "exit", "freed", "launches", "mark", "numbered", "ordinal",
-        "pendings", "proxied", "ready", "stopping", "twins", "unseen_exit",
+        "passed_before", "pendings", "proxied", "ready", "stopping", "twins", "unseen_exit",
     )  # fmt: skip
 
     def __init__(self, enter: Event | None, ordinal: int, mark: int) -> None:
@@ -78,6 +78,8 @@ class Sleep:
         self.cancelled: set[int] = set()
         self.arrivals = 0
         """Arrival lines since ``exit``."""
+        self.passed_before: list[Event] = []
+        """What a router had passed on right before ``enter`` and no launch followed (polls are among them)."""
         self.proxied = 0
         """Requests a router passed on since ``enter`` (polls are among them)."""
         self.launches: list[Event] = []
@@ -269,7 +271,8 @@ class Ledger:
         self.arrivals.clear()
         self.busy.clear()
         self.queued.clear()
-        self.proxied = deque((p for p in self.proxied if self._just_before(p[1], event)), maxlen=_MANY)
+        self.sleep.passed_before = [line for line, clock in self.proxied if self._just_before(clock, event)]
+        self.proxied.clear()
         return True
 
     def _sleep_entered(self, event: Event) -> bool:
@@ -445,7 +448,7 @@ class Ledger:
         sleep.launches.append(event)
         if self.saw_arrival or self.saw_format:
             came = sleep.arrivals
-        elif self.origin.port is not None and (sleep.proxied or self.proxied):
+        elif self.origin.port is not None and (sleep.proxied or sleep.passed_before):
             came = sleep.proxied
         else:
             self._count_launch()
@@ -479,9 +482,9 @@ class Ledger:
         for pending in reversed(sleep.pendings):
             if pending.task is None:
                 return pending
-        if self.proxied and self.origin.port is not None and not self.saw_arrival:
+        if sleep.passed_before and not self.saw_arrival:
             pending = Pending(before=True)
-            pending.arrival = self.proxied.pop()[0]
+            pending.arrival = sleep.passed_before.pop()
         elif not self.counts_arrivals:
             return None
         else:
