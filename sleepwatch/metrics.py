@@ -23,7 +23,8 @@ from prometheus_client.registry import Collector
 
 from sleepwatch.errors import SleepwatchError
 from sleepwatch.printable import printable
-from sleepwatch.sources import follow, held
+from sleepwatch.sources import piece
+from sleepwatch.sources.journal_follow import VACUUMED
 
 LOOPBACK = "127.0.0.1"
 PUBLISH_EVERY_US = 1_000_000
@@ -35,14 +36,13 @@ _CLIENT_SECONDS = 5
 """A client that has not asked by then is let go."""
 
 _CAUSES = {
-    held.TRUNCATED: "truncated",
-    held.REWRITTEN: "truncated",
-    follow.TRUNCATED_AWAY: "truncated",
-    follow.CUT: "truncated",
-    follow.HOLE: "truncated",
-    follow.ROTATED_AWAY: "rotated",
-    follow.PASSED_OVER: "rotated",
-    follow.LATE: "rotated",
+    piece.TRUNCATED: "truncated",
+    piece.REWRITTEN: "truncated",
+    piece.TRUNCATED_AWAY: "truncated",
+    piece.HOLE: "truncated",
+    piece.ROTATED_AWAY: "rotated",
+    piece.PASSED_OVER: "rotated",
+    piece.LATE: "rotated",
 }
 
 
@@ -75,22 +75,25 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     """Wall time of the last transaction."""
     sources: tuple[SourceFigures, ...]
     gaps: Mapping[str, int]
-    """By cause (:func:`cause`), since the start."""
+    """By class of cause (:func:`cause`), since the start."""
     incidents: Mapping[tuple[str, str], int]
     """Those first stored since the start, by kind and severity."""
     open: Mapping[tuple[str, str], int]
 
 
 def cause(words: str) -> str:
-    """The class a gap's cause belongs to: ``truncated``, ``rotated``, ``unreadable`` or ``other``."""
+    """The class a gap's cause belongs to, one of :data:`CAUSES`."""
     if words in _CAUSES:
         return _CAUSES[words]
-    if words.startswith("rotated away"):
+    if words.startswith("rotated away") or words.endswith(VACUUMED):
         return "rotated"
+    if "rate limit" in words or "suppressed" in words.lower():
+        return "dropped"
     return "unreadable" if "could not be read" in words else "other"
 
 
-CAUSES = ("truncated", "rotated", "unreadable", "other")
+CAUSES = ("truncated", "rotated", "unreadable", "dropped", "other")
+"""Truncated; rotated or vacuumed away; could not be read; dropped by a logger's limit before it was written."""
 
 
 class Metrics:

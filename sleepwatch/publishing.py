@@ -10,6 +10,7 @@ from sleepwatch import __version__
 from sleepwatch.config import Metrics as Wanted
 from sleepwatch.engine import Now, Words
 from sleepwatch.errors import SleepwatchError
+from sleepwatch.sources.follow import FileFollower
 from sleepwatch.sources.followers import Follower
 from sleepwatch.store.daemon import Pulse
 from sleepwatch.watching import Found, SourceWatch
@@ -100,7 +101,7 @@ def _source(follower: Follower, watch: SourceWatch, now: Now) -> SourceFigures:
         lines=watch.lines,
         events=watch.events,
         rotations=watch.rotations,
-        unread=follower.unread,
+        unread=follower.unread if isinstance(follower, FileFollower) else 0,
         lag_us=watch.lag_us(now),
         read_until_us=watch.read_until_us,
     )

@@ -191,7 +191,7 @@ class Scan:
             if output.transitions:
                 take(output.transitions)
             if event.type == "gap":
-                self._gaps.append(_gap(event))
+                self._gaps.append(gap_of(event))
 
         self._lines += read(sink)
         take((engine.finish() if watch is None else watch.finish(engine)).transitions)
@@ -286,7 +286,8 @@ def engine_words(words: dict[str, IncidentWords]) -> dict[str, Words]:
     return {kind: Words(severity=word.severity, remedy=word.do) for kind, word in words.items()}
 
 
-def _gap(event: Event) -> Gap:
+def gap_of(event: Event) -> Gap:
+    """The gap an event tells of."""
     return Gap(
         source=event.source,
         cause=str(event.fields.get("cause", "lines are missing")),

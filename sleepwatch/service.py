@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Protocol
 import msgspec
 
 from sleepwatch import __version__
-from sleepwatch.config import ConfigError, FileSource, Settings
+from sleepwatch.config import ConfigError, Settings
 from sleepwatch.engine import Now
 from sleepwatch.engine.state import StateError
 from sleepwatch.lock import take_lock
@@ -51,6 +51,7 @@ from sleepwatch.store.daemon import (
     save_pulse,
     save_watches,
 )
+from sleepwatch.watched import Sources
 from sleepwatch.watching import Found, LogWatch, SourceWatch
 from sleepwatch.watching_journal import JournalWatch
 
@@ -105,8 +106,8 @@ class Service:
         self._notifier = notifier or Notifier()
         self._reload = reload
         self._surroundings = surroundings
-        self._found: tuple[FileSource, ...] = ()
-        """The logs to watch where the settings name none."""
+        self._found = Sources()
+        """What to watch where the settings name nothing."""
         self._finding: Finding | None = None
         """What was last taken over of what runs here."""
         self._unwatched: tuple[Unwatched, ...] = ()
@@ -154,20 +155,21 @@ class Service:
     def _follow(self, now: Now) -> None:
         places = {source: _place(saved) for source, saved in self._saved.items()}
         self._notices = Watch()
-        self._followers = self._follow_all(self.settings, self._sources, places)
+        self._followers = self._follow_all(self._sources, places)
+        if self._surroundings is not None:
+            self._surroundings.watch_units(self._sources.units_here(), now.monotonic_us)
         self._listen(now)
 
     @property
-    def _sources(self) -> tuple[FileSource, ...]:
-        return self.settings.file or self._found
+    def _sources(self) -> Sources:
+        return Sources.named(self.settings) or self._found
 
-    def _follow_all(
-        self, settings: Settings, sources: Sequence[FileSource], places: Mapping[str, FileCheckpoint | Place | None]
-    ) -> Followers:
+    def _follow_all(self, sources: Sources, places: Mapping[str, FileCheckpoint | Place | None]) -> Followers:
         known = {name: place for name, place in places.items() if isinstance(place, FileCheckpoint)}
-        files = FollowSet([one.path for one in sources], known, backfill=True, starts=StartMarkers.of(self._rules))
+        paths = [one.path for one in sources.files]
+        files = FollowSet(paths, known, backfill=True, starts=StartMarkers.of(self._rules))
         journals = {name: place for name, place in places.items() if isinstance(place, Place)}
-        return Followers(files, JournalSet([(unit.name, unit.directory) for unit in settings.unit], journals))
+        return Followers(files, JournalSet([(unit.name, unit.directory) for unit in sources.units], journals))
 
     def _listen(self, now: Now) -> None:
         """Ask the kernel for notices; where it gives none, that is said once and the poll does."""
@@ -260,7 +262,7 @@ class Service:
         if isinstance(follower, JournalFollower):
             return JournalWatch(follower, self._rules, self._gate, self._words)
         path = str(follower.path)
-        envelope = next((one.envelope for one in self._sources if fnmatchcase(path, one.path)), None)
+        envelope = next((one.envelope for one in self._sources.files if fnmatchcase(path, one.path)), None)
         return LogWatch(path, self._rules, self._gate, self._words, envelope=envelope)
 
     def _go_on(self, watch: SourceWatch, saved: Checkpoint, now: Now) -> None:
@@ -290,7 +292,7 @@ class Service:
         self._finding = None
         self._watch_what_is_found(now)
 
-    def _watch_instead(self, settings: Settings, found: tuple[FileSource, ...], now: Now) -> None:
+    def _watch_instead(self, settings: Settings, found: Sources, now: Now) -> None:
         """Take over other sources. What is among both is gone on with, open lives and all."""
         assert self._followers is not None
         assert self._store is not None
@@ -298,11 +300,13 @@ class Service:
         self._saved = checkpoints(self._store)
         before = {source: _place(saved) for source, saved in self._saved.items()}
         places = {name: follower.checkpoint() for name, follower in self._followers.followers.items()}
-        followers = self._follow_all(settings, settings.file or found, {**before, **places})
+        followers = self._follow_all(Sources.named(settings) or found, {**before, **places})
         self._leave(set(self._watches) - set(followers.followers), now)
         self._followers.close()
         self.settings, self._found = settings, found
         self._followers = followers
+        if self._surroundings is not None:
+            self._surroundings.watch_units(self._sources.units_here(), now.monotonic_us)
         self._saved_us = None  # the next step tells of the sources as they are now
         self._listen(now)
         self._notifier.send(f"STATUS={self._status()}")
@@ -324,33 +328,34 @@ class Service:
 
     def _watch_what_is_found(self, now: Now) -> None:
         """Where the settings name no log: watch those of the servers that run here, and say which cannot be watched."""
-        if self._surroundings is None or self.settings.file or self.settings.unit:
+        if self._surroundings is None or Sources.named(self.settings):
             self._finding, self._unwatched = None, ()
             return
         finding = self._surroundings.finding
         if finding is self._finding:
             return
         self._finding = finding
-        names = {log.path: log.server for log in finding.logs}
-        paths = sorted(set(names) | set(self._found_before(now)))
-        known = {one.path for one in self._found}
-        for path in paths:
-            if path not in known:
-                self._say(f"watching {printable(path)}, the log of {names.get(path, 'a server that ran before')}")
+        owners = {log.place: log.server for log in (*finding.files, *finding.units)}
+        before = self._found
+        found = before.and_found(finding, set(self._files_before(now)))
+        for path in (one.path for one in found.files if one not in before.files):
+            self._say(f"watching {printable(path)}, the log of {owners.get(path, 'a server that ran before')}")
+        for name in (one.name for one in found.units if one not in before.units):
+            self._say(f"watching {printable(name)} in the journal, the unit of {owners[name]}")
         for one in finding.unwatched:
             if one not in self._unwatched:
                 self._say(f"not watching {one.server}: {printable(one.reason)}")
         self._unwatched = finding.unwatched
-        found = tuple(FileSource(path=path) for path in paths)
-        if found != self._found:
+        if found != before:
             self._watch_instead(self.settings, found, now)
         if not found and not finding.unwatched:
             self._complain.say("no llama-server runs here that this user can see; it is looked for every minute", now)
 
-    def _found_before(self, now: Now) -> Iterator[str]:
+    def _files_before(self, now: Now) -> Iterator[str]:
         """Logs found earlier that are still there: a server that has ended may have told the reason in its log."""
         assert self._followers is not None
-        for path in {one.path for one in self._found} or {one for one in self._saved if not one.startswith(JOURNAL)}:
+        saved = {one for one in self._saved if not one.startswith(JOURNAL)}
+        for path in {one.path for one in self._found.files} or saved:
             follower = self._followers.followers.get(path)
             if follower is None or follower.state.name == "absent":
                 since_us = follower.state.since_us if follower is not None else 0
@@ -447,7 +452,7 @@ class Service:
         since_us = self._pulse.started_us
         rows.extend(
             WatchRow(source=one.path, state="absent", reason="no file matches it", since_us=since_us)
-            for one in self._sources
+            for one in self._sources.files
             if not any(path == one.path or fnmatchcase(path, one.path) for path in self._followers.followers)
         )
         rows.extend(
@@ -469,7 +474,7 @@ class Service:
                 self._say(f"withdrawn: {incident.kind} {incident.server} {incident.id} ({reason})")
 
     def _status(self) -> str:
-        count = len(self._sources) + len(self.settings.unit)
+        count = len(self._sources.files) + len(self._sources.units)
         return f"watching {count} source{'s' * (count != 1)}"
 
     # -- stop -----------------------------------------------------------------------------------------------------

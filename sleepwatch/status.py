@@ -15,6 +15,7 @@ from sleepwatch.lock import is_locked
 from sleepwatch.model import Gap, Incident
 from sleepwatch.printable import printable
 from sleepwatch.report.times import duration_words
+from sleepwatch.sources.journal import NAME as JOURNAL
 from sleepwatch.store import default_path, open_store
 from sleepwatch.store.daemon import Pulse, WatchRow, gaps_since, pulse, watches
 from sleepwatch.store.database import explained
@@ -65,6 +66,11 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
         return bool(self.running) and (self.pulse is None or self.pulse.stopped_us is not None)
 
     @property
+    def unread(self) -> int:
+        """Bytes of files that are known to be there and not read yet."""
+        return sum(source.unread for source in self.sources if not is_journal(source))
+
+    @property
     def alive(self) -> bool:
         """A ``run`` is there, and makes progress."""
         if self.running is False or self.pulse is None or self.pulse.stopped_us is not None:
@@ -109,6 +115,11 @@ def read_status(database: Path, now_us: int) -> Status:
             gaps=tuple(gaps_since(store, now_us - GAPS_US)),
             open=tuple(store.incidents(states=("open",))),
         )
+
+
+def is_journal(source: WatchRow) -> bool:
+    """It is a journal: its place is no offset, and what is unread are milliseconds."""
+    return source.source.startswith(JOURNAL)
 
 
 def is_blind(source: WatchRow, now_us: int) -> bool:

@@ -11,9 +11,13 @@ from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 
-from sleepwatch.finding import Finding, find_logs, server_targets
+from sleepwatch.finding import Finding, find_logs, is_in_journal, places_of, running_servers
 from sleepwatch.hosts.commandline import server_arguments
-from sleepwatch.hosts.processes import PROC, Found, ServerProcess, find_servers
+from sleepwatch.hosts.discovery import Discovered
+from sleepwatch.hosts.processes import PROC
+from sleepwatch.sources.journal import NAME as JOURNAL
+from sleepwatch.sources.journal import Which
+from sleepwatch.sources.journal_units import Units
 
 NEWCOMERS_EVERY_US = 60_000_000
 """Processes that are new since the last look are looked at this often: are there servers among them?"""
@@ -31,8 +35,10 @@ _Process = tuple[int, int]
 class Surroundings:
     """Looks at the servers every ten seconds, and for new ones every minute. Times are a monotonic clock's."""
 
-    def __init__(self, *, find: Callable[[Path], Found] = find_servers, proc: Path = PROC) -> None:
+    def __init__(self, *, find: Callable[[Path], tuple[Discovered, ...]] = running_servers, proc: Path = PROC) -> None:
         self.finding = Finding()
+        self._units: Units | None = None
+        self._servers: tuple[Discovered, ...] = ()
         self._find = find
         self._proc = proc
         self._found_us: int | None = None
@@ -62,16 +68,21 @@ class Surroundings:
             self._sample(path, processes, now_us)
         return True
 
+    def watch_units(self, units: Units | None, now_us: int) -> None:
+        """The units whose lines are read from the system's journal; None: none are."""
+        self._units = units
+        self._note_writers(now_us)
+
     def has_writer(self, path: str) -> bool:
-        """Whether a server was last seen to write this log."""
-        return os.path.realpath(path) in self._writers
+        """Whether a server was last seen to write this log, or into this journal."""
+        return _real(path) in self._writers
 
     def silent_us(self, path: str, grown_us: int | None, now_us: int) -> int | None:
         """For how long this log's server has worked and written nothing; None where it does not work.
 
         ``grown_us``: when bytes were last found in the log.
         """
-        real = os.path.realpath(path)
+        real = _real(path)
         samples = self._samples.get(real)
         if not samples or samples[-1][0] - samples[0][0] < WINDOW_US or samples[-1][1] - samples[0][1] <= BUSY_US:
             return None
@@ -97,13 +108,18 @@ class Surroundings:
         return server_arguments(argv.removesuffix("\0").split("\0"), comm) is not None
 
     def _look_for_servers(self, now_us: int) -> None:
-        servers = self._find(self._proc).servers
-        self.finding = find_logs(servers)
+        self._servers = self._find(self._proc)
+        self.finding = find_logs(self._servers)
+        self._note_writers(now_us)
+
+    def _note_writers(self, now_us: int) -> None:
+        servers = self._servers
         found: dict[str, set[_Process]] = {}
-        by_pid = {server.pid: server for server in servers}
+        by_pid = {server.process.pid: server for server in servers}
         for server in servers:
-            for path in _written(by_pid.get(server.router or 0, server)):
-                found.setdefault(path, set()).add((server.pid, server.started))
+            router = by_pid.get(server.router.pid) if server.router is not None else None
+            for path in self._written(router or server):
+                found.setdefault(path, set()).add((server.process.pid, server.process.started))
         writers = {path: frozenset(processes) for path, processes in found.items()}
         for path in set(self._writers) - set(writers):
             del self._samples[path], self._since[path]
@@ -111,6 +127,15 @@ class Surroundings:
             if self._writers.get(path) != processes:
                 self._samples[path], self._since[path] = deque(), now_us
         self._writers = writers
+
+    def _written(self, server: Discovered) -> set[str]:
+        written = set()
+        for target in places_of(server):
+            if target.kind == "file" and target.path is not None and not target.deleted:
+                written.add(os.path.realpath(target.path))
+            elif is_in_journal(target) and self._units is not None and self._units.fits(target.unit):
+                written.add(Which().name)
+        return written
 
     def _sample(self, path: str, processes: frozenset[_Process], now_us: int) -> None:
         used = [self._processor_us(*process) for process in processes]
@@ -135,9 +160,5 @@ class Surroundings:
         return (int(fields[11]) + int(fields[12])) * 1_000_000 // self._ticks
 
 
-def _written(server: ServerProcess) -> set[str]:
-    return {
-        os.path.realpath(target.path)
-        for target in server_targets(server)
-        if target.kind == "file" and target.path is not None and not target.deleted
-    }
+def _real(path: str) -> str:
+    return path if path.startswith(JOURNAL) else os.path.realpath(path)

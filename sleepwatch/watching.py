@@ -18,6 +18,7 @@ from sleepwatch.model import Event, Gap, Incident, Life, SourceInfo
 from sleepwatch.reader import Gate, Reader
 from sleepwatch.reader.journal import JournalLog
 from sleepwatch.rules import RuleSet
+from sleepwatch.scan import gap_of
 from sleepwatch.sources.follow import Piece, State
 from sleepwatch.times import LocalTimes
 
@@ -50,6 +51,7 @@ class SourceWatch:
     """Reads one growing source; its kinds below and beside differ in what their followers deliver."""
 
     _reader: Reader | JournalLog
+    _unread_unit = "bytes"
 
     def __init__(self, path: str, words: Mapping[str, Words]) -> None:
         self.path = path
@@ -61,6 +63,8 @@ class SourceWatch:
         """Since when something has been fed that was not settled."""
         self._fed_us: int | None = None
         self._partial = False
+        self._telling = False
+        """The reader is being told of a gap that is already noted."""
         self.dirty = False
         """Its state has changed since it was last saved."""
         self.bytes = self.lines = self.rotations = 0
@@ -140,7 +144,17 @@ class SourceWatch:
             time_from=self._reader.time_from,
         )
 
+    def _missing(self, gap: Gap) -> None:
+        """The follower could not deliver a stretch."""
+        self._found.gaps.append(gap)
+        self._telling = True
+        self._reader.gap(gap.cause)
+        self._telling = False
+        self.dirty = True
+
     def _sink(self, event: Event) -> None:
+        if event.type == "gap" and not self._telling:  # the log itself tells of lines that were dropped
+            self._found.gaps.append(gap_of(event))
         self._take_over(self._engine.feed(event))
 
     def _take_over(self, output: Output) -> None:
@@ -164,7 +178,7 @@ class SourceWatch:
             self._behind = now.monotonic_us, unread
         elif reason is None and unread >= self._behind[1]:
             since_us = self._behind[0]
-            reason = f"it grows unread, {unread} bytes by now"
+            reason = f"it grows unread, {unread} {self._unread_unit} by now"
         for_us = now.monotonic_us - since_us
         if reason is not None and self._blind is None and for_us >= blind_us:
             self._blind = self._begin("blind", reason, now.wall_us - for_us)
@@ -290,8 +304,7 @@ class LogWatch(SourceWatch):
             self._file = None
             self.dirty = True
         elif piece.kind == "gap":
-            self._reader.gap(piece.cause)
-            self._found.gaps.append(
+            self._missing(
                 Gap(
                     source=self.path,
                     cause=piece.cause,
@@ -301,7 +314,6 @@ class LogWatch(SourceWatch):
                     to_us=now.wall_us,
                 )
             )
-            self.dirty = True
 
     def _open(self, piece: Piece, now: Now) -> None:
         self._file = piece.file

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import msgspec
 
 from sleepwatch.engine import Now, Words
-from sleepwatch.model import Event, Gap, SourceInfo
+from sleepwatch.model import Gap, SourceInfo
 from sleepwatch.reader import Gate
 from sleepwatch.reader.journal import JournalLog
 from sleepwatch.rules import RuleSet
@@ -23,6 +23,7 @@ class JournalWatch(SourceWatch):
     """Reads one growing journal: all its servers, in one engine."""
 
     _reader: JournalLog
+    _unread_unit = "milliseconds"
 
     def __init__(self, follower: JournalFollower, rules: RuleSet, gate: Gate, words: Mapping[str, Words]) -> None:
         super().__init__(follower.path, words)
@@ -37,11 +38,9 @@ class JournalWatch(SourceWatch):
             size = sum(len(record.text) for record in piece.records)
             self._fed(size, len(piece.records), now, partial=self._follower.holds)
         else:
-            self._reader.gap(piece.cause)
-            self._found.gaps.append(
+            self._missing(
                 Gap(source=self.path, cause=piece.cause, from_us=piece.from_us, to_us=piece.to_us or now.wall_us)
             )
-            self.dirty = True
 
     def follow_with(self, follower: JournalFollower) -> None:
         """Another follower delivers from now on, for the same part of the journal."""
@@ -65,12 +64,6 @@ class JournalWatch(SourceWatch):
     def info(self) -> SourceInfo:
         """See SourceWatch."""
         return msgspec.structs.replace(super().info(), envelope="journal")
-
-    def _sink(self, event: Event) -> None:
-        if event.type == "gap":
-            cause = str(event.fields.get("cause", "lines are missing"))
-            self._found.gaps.append(Gap(source=self.path, cause=cause, from_us=event.wall_us, to_us=event.wall_us))
-        super()._sink(event)
 
     def state(self) -> bytes:
         """See SourceWatch. Pieces of lines are not kept: their beginnings stand before the place that is."""

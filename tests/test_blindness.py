@@ -319,7 +319,7 @@ def test_the_logs_of_running_servers_are_found_and_read(host: Host) -> None:
     host.run(10)
     (row,) = host.sources()
     assert (row.source, row.state, row.offset, row.lives) == (host.made.log, "following", len(ASLEEP), 1)
-    assert host.said == [f"watching {host.made.log}, the log of llama-server (pid 4)"]
+    assert host.said == [f"watching {host.made.log}, the log of llama-server pid 4"]
 
 
 def test_where_there_is_none_that_is_said_and_it_goes_on_looking(host: Host) -> None:
@@ -331,7 +331,7 @@ def test_where_there_is_none_that_is_said_and_it_goes_on_looking(host: Host) -> 
     host.write(AWAKE)
     host.run(80)
     assert [row.source for row in host.sources()] == [host.made.log]
-    assert host.said[1:] == [f"watching {host.made.log}, the log of llama-server (pid 4)"]
+    assert host.said[1:] == [f"watching {host.made.log}, the log of llama-server pid 4"]
 
 
 def test_what_cannot_be_watched_is_said_once_and_told(host: Host, tmp_path: Path) -> None:
@@ -340,12 +340,12 @@ def test_what_cannot_be_watched_is_said_once_and_told(host: Host, tmp_path: Path
     host.run(1_300)
     reason = f"its lines go to the file {tmp_path / 'gone.log'}, which cannot be read (no such file or directory)"
     assert host.said == [
-        f"watching {host.made.log}, the log of llama-server (pid 5)",
-        f"not watching llama-server (pid 4): {reason}",
+        f"watching {host.made.log}, the log of llama-server pid 5",
+        f"not watching llama-server pid 4: {reason}",
     ]
     assert {(row.source, row.state) for row in host.sources()} == {
         (host.made.log, "following"),
-        ("llama-server (pid 4)", "unwatched"),
+        ("llama-server pid 4", "unwatched"),
     }
 
 
@@ -398,3 +398,14 @@ def test_naming_a_log_ends_the_finding(host: Host, tmp_path: Path) -> None:
     host.reload(NOTHING)
     host.run(10)
     assert host.made.log in [row.source for row in host.sources()]
+
+
+def test_the_unit_of_a_running_server_is_read_from_the_journal_and_stays(host: Host) -> None:
+    host.made.start(made_server(4, "", unit="llama.service"))
+    host.start(NOTHING)
+    host.run(10)
+    assert host.said == ["watching llama.service in the journal, the unit of llama.service (pid 4)"]
+    assert [row.source for row in host.sources()] == ["journal:system"]
+    host.made.end(4)
+    host.run(800)
+    assert [row.source for row in host.sources()] == ["journal:system"]

@@ -20,7 +20,8 @@ from sleepwatch.engine import Now
 from sleepwatch.errors import SleepwatchError
 from sleepwatch.metrics import CAUSES, OTHERS, SOURCES, WRITE_EVERY_US, Figures, Metrics, SourceFigures, cause
 from sleepwatch.service import Service
-from sleepwatch.sources import follow, held
+from sleepwatch.sources import piece
+from sleepwatch.sources.journal_follow import VACUUMED
 from sleepwatch.store import open_store
 
 SECOND = 1_000_000
@@ -131,13 +132,15 @@ def test_a_name_that_is_no_text_is_escaped(metrics: Metrics) -> None:
 
 
 def test_every_cause_of_a_gap_has_a_class() -> None:
-    for module in (follow, held):
-        for name in ("TRUNCATED", "REWRITTEN", "TRUNCATED_AWAY", "CUT", "HOLE", "ROTATED_AWAY", "PASSED_OVER", "LATE"):
-            if hasattr(module, name):
-                assert cause(getattr(module, name)) in ("truncated", "rotated")
+    causes = {name: value for name, value in vars(piece).items() if name.isupper() and isinstance(value, str)}
+    assert len(causes) >= 7
+    for name, value in causes.items():
+        assert cause(value) in ("truncated", "rotated"), name
     assert cause("rotated away: 2 files missing") == "rotated"
+    assert cause(f"2 minutes {VACUUMED}") == "rotated"
     assert cause("could not be read: input/output error") == "unreadable"
     assert cause("a.log.1.gz could not be read: damaged") == "unreadable"
+    assert cause("journald rate limit") == cause("rsyslog rate limit") == "dropped"
     assert cause("anything else") == "other"
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from sleepwatch.sources.journal_units import Units
 from sleepwatch.surroundings import BUSY_US, FIND_EVERY_US, NEWCOMERS_EVERY_US, SAMPLE_EVERY_US, WINDOW_US, Surroundings
 from tests.support.host import SECOND, START, MadeHost, made_server
 
@@ -49,7 +50,7 @@ def test_work_that_is_over_is_not_work(world: MadeHost) -> None:
 
 def test_a_routers_children_work_for_its_log(world: MadeHost) -> None:
     router = made_server(4, world.log, arguments="--models-max 2")
-    world.start(router, made_server(5, "/dev/null", router=4), made_server(6, "/dev/null", router=4))
+    world.start(router, made_server(5, "/dev/null", router=router), made_server(6, "/dev/null", router=router))
     world.run(140, load=0.3)
     assert world.silent_s() is not None  # 0.9 of a processor together
 
@@ -114,12 +115,23 @@ def test_a_newcomer_is_found_within_a_minute_without_looking_at_everything_each_
     world.run(NEWCOMERS_EVERY_US // SECOND + 10)
     assert world.finds == 2
     assert world.surroundings.has_writer(world.log)
-    assert [log.path for log in world.surroundings.finding.logs] == [world.log]
+    assert [log.place for log in world.surroundings.finding.files] == [world.log]
 
 
 def test_everything_is_looked_at_now_and_then(world: MadeHost) -> None:
     world.run(2 * FIND_EVERY_US // SECOND + 70)
     assert world.finds == 3
+
+
+def test_a_journal_is_written_by_the_servers_of_the_units_that_are_read_there(world: MadeHost) -> None:
+    world.start(made_server(4, "", unit="llama.service"), made_server(5, "", unit="other.service"))
+    world.run(10)
+    assert not world.surroundings.has_writer("journal:system")
+    world.surroundings.watch_units(Units(["llama"]), world.now_us)
+    world.run(140, load=0.6)
+    assert world.surroundings.silent_us("journal:system", None, world.now_us) is not None
+    world.surroundings.watch_units(Units(["no-*"]), world.now_us)
+    assert not world.surroundings.has_writer("journal:system")
 
 
 def test_the_measures_fit_together() -> None:

@@ -103,7 +103,7 @@ def _figures(read: Status) -> str:
         f"warning={opened.count('warning')};0",
         f"gaps={len(read.gaps)};0",
         f"sources={len(read.sources)}",
-        f"unread={sum(source.unread for source in read.sources)}B",
+        f"unread={read.unread}B",
     ]
     if read.silent_us is not None:
         figures.append(f"silent={read.silent_us / 1e6:.0f}s;;{STUCK_US // 1_000_000}")
@@ -165,6 +165,7 @@ def _running(read: Status) -> str:
 
 def _source_words(source: WatchRow, now_us: int) -> str:
     from sleepwatch.report.times import duration_words
+    from sleepwatch.status import is_journal
 
     words = source.state
     if source.since_us is not None:
@@ -173,9 +174,12 @@ def _source_words(source: WatchRow, now_us: int) -> str:
         words += f" ({source.reason})"
     if source.state == "unwatched":
         return words
-    words += f", at byte {source.offset}, {source.unread} bytes unread"
-    if source.envelope is not None:
-        words += f", lines: {source.envelope}"
+    if is_journal(source):
+        words += f", {duration_words(source.unread * 1000)} behind" if source.unread else ", read to its end"
+    else:
+        words += f", at byte {source.offset}, {source.unread} bytes unread"
+        if source.envelope is not None:
+            words += f", lines: {source.envelope}"
     return words + f", {source.lives} server {'life' if source.lives == 1 else 'lives'} in progress"
 
 
@@ -186,6 +190,7 @@ def _document(read: Status, found: list[Reason], at: Level) -> dict[str, Any]:
     from sleepwatch.printable import printable
     from sleepwatch.report import incident_entry
     from sleepwatch.report.times import rfc3339, seconds
+    from sleepwatch.status import is_journal
 
     pulse = read.pulse
     return {
@@ -213,8 +218,9 @@ def _document(read: Status, found: list[Reason], at: Level) -> dict[str, Any]:
                 "state": source.state,
                 "reason": source.reason,
                 "since": rfc3339(source.since_us),
-                "offset": source.offset,
-                "unread": source.unread,
+                "offset": None if is_journal(source) else source.offset,
+                "unread": None if is_journal(source) else source.unread,
+                "behind_ms": source.unread if is_journal(source) else None,
                 "envelope": source.envelope,
                 "lives": source.lives,
                 "seen": rfc3339(source.seen_us),

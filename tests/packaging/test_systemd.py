@@ -87,3 +87,9 @@ def test_it_waits_for_the_daemon_and_watches_its_progress() -> None:
     assert settings["Restart"] == "on-failure"
     assert settings["User"] == "sleepwatch"
     assert settings["StateDirectory"] == "sleepwatch"
+
+
+def test_it_reaches_nothing_but_the_loopback_address() -> None:
+    settings = re.findall(r"^(\w+)=(.*)$", UNIT.read_text(), re.MULTILINE)
+    assert [value for name, value in settings if name == "IPAddressDeny"] == ["any"]
+    assert [value for name, value in settings if name == "IPAddressAllow"] == ["localhost"]

@@ -7,8 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from sleepwatch.hosts.cgroups import Place
+from sleepwatch.hosts.discovery import Discovered
+from sleepwatch.hosts.logs import Target, output_target, targets
 from sleepwatch.hosts.options import parse_arguments
-from sleepwatch.hosts.processes import Found, Output, ServerProcess
+from sleepwatch.hosts.processes import Output, ServerProcess
 from sleepwatch.surroundings import Surroundings
 
 SECOND = 1_000_000
@@ -17,20 +19,31 @@ START = 7
 """When every made process started, in clock ticks."""
 
 
-def made_server(pid: int, log: str, *, router: int | None = None, arguments: str = "-m x") -> ServerProcess:
-    """A server that appends its log to this file."""
+def made_server(
+    pid: int, log: str, *, router: Discovered | None = None, arguments: str = "-m x", unit: str | None = None
+) -> Discovered:
+    """A server that appends its log to this file, or whose lines go to the journal under a unit."""
     words = tuple(arguments.split())
-    return ServerProcess(
+    process = ServerProcess(
         pid=pid,
         parent=1,
         uid=0,
         started=START,
         arguments=words,
         options=parse_arguments(words),
-        place=Place(),
-        router=router,
+        place=Place(unit=unit),
+        router=router.process.pid if router is not None else None,
         output=Output("file", log, append=True),
         error=Output("file", log, append=True),
+    )
+    return Discovered(
+        name=unit or f"llama-server pid {pid}",
+        process=process,
+        router=router.process if router is not None else None,
+        targets=(Target(kind="journal", words=f"the journal, unit {unit}", unit=unit),)
+        if unit is not None
+        else targets(process.options, process, None, None),
+        output=output_target(process, None, None) if process.is_router else None,
     )
 
 
@@ -50,26 +63,26 @@ class MadeHost:
         self.proc.mkdir()
         self.log = str(directory / "a.log")
         Path(self.log).write_text("")
-        self.servers: list[ServerProcess] = []
+        self.servers: list[Discovered] = []
         self.finds = 0
         self.now_us = 1_000 * SECOND
         self.used_s: dict[int, float] = {}
         self.surroundings = Surroundings(find=self._find, proc=self.proc)
 
-    def _find(self, proc: Path) -> Found:
+    def _find(self, proc: Path) -> tuple[Discovered, ...]:
         assert proc == self.proc
         self.finds += 1
-        return Found(tuple(self.servers))
+        return tuple(self.servers)
 
-    def start(self, *servers: ServerProcess) -> None:
+    def start(self, *servers: Discovered) -> None:
         """These run from now on."""
         for server in servers:
             self.servers.append(server)
-            self.use(server.pid, 0)
+            self.use(server.process.pid, 0)
 
     def end(self, pid: int) -> None:
         """This one runs no more."""
-        self.servers = [one for one in self.servers if one.pid != pid]
+        self.servers = [one for one in self.servers if one.process.pid != pid]
         for file in (self.proc / str(pid)).iterdir():
             file.unlink()
         (self.proc / str(pid)).rmdir()
@@ -88,7 +101,7 @@ class MadeHost:
     def work(self, seconds: float) -> None:
         """Every server uses so much more processor time."""
         for server in self.servers:
-            self.use(server.pid, self.used_s[server.pid] + seconds)
+            self.use(server.process.pid, self.used_s[server.process.pid] + seconds)
 
     def run(self, seconds: int, *, load: float = 0.0) -> None:
         """Time passes; every server uses this much of a processor."""
