@@ -28,7 +28,7 @@ from sleepwatch.times import LocalTimes
 
 BLOCK = 1 << 20
 """Bytes read at once."""
-ENTRIES = 4_000
+ENTRIES = 500
 """Entries of a journal read at once."""
 
 Progress = Callable[[str, int, int | None], None]

@@ -31,7 +31,8 @@ SIZES = {
 }
 """Megabytes of each kind of log."""
 RUNS = 3
-ENVELOPES = Path(__file__).with_name("envelopes.py")
+OTHERS = ("envelopes", "journal")
+"""Measurements of their own, beside this file."""
 SLEEPWATCH = (sys.executable, "-m", "sleepwatch")
 
 
@@ -141,9 +142,9 @@ def main() -> None:
         print(f"sleepwatch --version: {version.wall_s * 1000:.0f} ms")
         for kind, megabytes in SIZES[size]:
             compare(logs.make(kind, megabytes), literals, rg, grep, Path(scratch))
-    if ENVELOPES.exists():
+    for other in OTHERS:
         print(flush=True)
-        subprocess.run((sys.executable, "-m", "tests.bench.envelopes", "--size", size), check=True)
+        subprocess.run((sys.executable, "-m", f"tests.bench.{other}", "--size", size), check=True)
 
 
 if __name__ == "__main__":

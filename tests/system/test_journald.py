@@ -105,7 +105,7 @@ def test_what_journald_dropped_is_a_gap(machine: Machine) -> None:
     machine.run(
         "systemd-run", "--quiet", "--collect", "--wait", f"--unit={unit}", "--property=LogRateLimitIntervalSec=1s",
         "--property=LogRateLimitBurst=20", "sh", "-c",
-        "i=0; while [ $i -lt 500 ]; do echo 0.00.00$((i/100)).000 I srv load: $i; i=$((i+1)); done; sleep 1.2; echo end",
+        "i=0; while [ $i -lt 500 ]; do echo 0.00.00$((i/100)).000 I srv load: $i; i=$((i+1)); done; sleep 1.2; echo",
     )  # fmt: skip
     machine.run("journalctl", "--sync")
     work = Scan()
