@@ -30,6 +30,7 @@ from sleepwatch.engine.remedy import filled
 from sleepwatch.engine.streams import HEAD_LINES
 from sleepwatch.engine.verdicts import (
     LOOP_DEATHS,
+    SIGSEGV,
     Exit,
     NoIncident,
     Proof,
@@ -39,6 +40,7 @@ from sleepwatch.engine.verdicts import (
     grade,
     hung_requests,
     is_planned,
+    signal_of,
     stalled_requests,
     wake_overdue,
 )
@@ -582,7 +584,9 @@ class Engine:
 
     def _how_ended(self, life: LifeState) -> str | None:
         if life.exit is not None:
-            return "stopped" if is_planned(life.ledger, life.exit) else "died"
+            if is_planned(life.ledger, life.exit):
+                return "stopped"
+            return "crashed" if signal_of(life.ledger, life.exit) == SIGSEGV else "died"
         if not self._over:
             return None
         return "stopped" if life.ledger.stopping is not None else "log ends"

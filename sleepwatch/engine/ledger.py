@@ -62,8 +62,8 @@ class Sleep:
     """One sleep of a life, from ``sleep.enter`` until the next one, and what met it."""
 
     __slots__ = (
-        "arrivals", "cancelled", "closed", "enter", "exit", "freed", "launches", "mark", "numbered", "ordinal",
-        "passed_before", "pendings", "proxied", "ready", "stopping", "twins", "unseen_exit",
+        "arrivals", "cancelled", "closed", "enter", "exit", "freed", "launches", "mark", "miscounted", "numbered",
+        "ordinal", "passed_before", "pendings", "proxied", "ready", "stopping", "twins", "unseen_exit",
     )  # fmt: skip
 
     def __init__(self, enter: Event | None, ordinal: int, mark: int) -> None:
@@ -89,6 +89,8 @@ class Sleep:
         """Two launches right behind the wake, where the log shows no arrivals to count against."""
         self.freed = 0
         self.numbered = 0
+        self.miscounted = False
+        """More launches than requests that came or waited: one launched several tasks, or printed no arrival."""
         self.unseen_exit = False
         """A line of an awake server came although no wake was printed: nothing in this sleep is certain."""
 
@@ -303,6 +305,8 @@ class Ledger:
     def _idle(self, event: Event) -> bool:
         changed = self._awake_line(event)
         self.busy.clear()
+        if self.sleep is not None and self.sleep.exit is not None and not self.sleep.launches:
+            self.sleep.closed = True  # the loop has looked into its queue, and nothing lay in it
         if event.clock_us is not None and self.last_active_us is None:
             self.last_active_us = event.clock_us
         return changed
@@ -388,8 +392,7 @@ class Ledger:
             self._goes_on(event)
         if len(self.busy) < 4096:
             self.busy[task] = event
-        if self.queued:
-            self.queued.pop(task, None)
+        posted_awake = bool(self.queued) and self.queued.pop(task, None) is not None
         if task > self.mark:
             self.mark = task
         self.last_active_us = event.clock_us
@@ -398,7 +401,7 @@ class Ledger:
             return changed
         self.requests += 1
         sleep = self.sleep
-        if sleep is not None and sleep.exit is not None:
+        if sleep is not None and sleep.exit is not None and not posted_awake:
             return self._launched_after_wake(sleep, event, task) or changed
         self._count_launch()
         return changed
@@ -464,7 +467,9 @@ class Ledger:
         waited = sleep.launches[explained]
         claimed = self._claim_extra(sleep)
         if claimed is None:
+            sleep.miscounted = True
             return False
+        sleep.miscounted = sleep.miscounted or not (claimed.arrival or claimed.formatted)
         claimed.extra = claimed.launched = waited
         claimed.task = waited.fields["id"]
         return True

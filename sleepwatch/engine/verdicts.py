@@ -14,6 +14,8 @@ from sleepwatch.model import Event
 
 GRACE_US = 2_000_000
 """What is freed within this time of ``sleep.enter`` is no incident."""
+TOKENIZING_US = 500_000
+"""The longest a prompt is tokenizing by all measurements (18,000 tokens: 45 ms), several times over."""
 STALLED_US = 1_800_000_000
 """Launched this long before the last line and never released: worth a look, never more than ``possible``."""
 NEAR_SLEEP_US = 5_000_000
@@ -90,7 +92,7 @@ def hung_requests(ledger: Ledger, *, waited_us: int | None, ended: str | None) -
     """The hangs of the ledger's current sleep.
 
     ``waited_us``: how long it has slept so far by the clocks that count for absence (live only, else None).
-    ``ended``: ``died``, ``stopped``, ``log ends`` or None while the life goes on.
+    ``ended``: ``crashed`` (on signal 11), ``died``, ``stopped``, ``log ends`` or None while the life goes on.
     """
     sleep = ledger.sleep
     if sleep is None:
@@ -175,7 +177,7 @@ def grade(
     graded = _grade(ledger, sleep, pending, waited_us=waited_us, ended=ended)
     if isinstance(graded, NoIncident):
         return graded
-    if ended == "died" and not _known_before_death(ledger, sleep, pending):
+    if ended in ("crashed", "died") and not _known_before_death(ledger, sleep, pending, ended):
         return NoIncident("the process died before it had waited longer than the grace: it belongs to the death")
     if _doubtful(sleep, pending):
         return Grade(POSSIBLE, [*graded.reasons, "the lines could be a copy inside printed text"])
@@ -205,20 +207,28 @@ def _grade(
             return Grade(
                 POSSIBLE, ["H4: one launch more than requests came after the wake, but none was seen waiting before"]
             )
+        if sleep.miscounted:
+            return Grade(
+                POSSIBLE, ["H4: more launches than requests came or waited: some requests launch several tasks"]
+            )
         if ledger.origin.port is not None and not ledger.saw_arrival and not ledger.saw_format:
             return Grade(PROBABLE, ["H4: one launch more than the router passed on since the sleep"])
-        if just_before and ledger.counts_arrivals:
+        if not ledger.counts_arrivals:
             return Grade(
-                CONFIRMED, ["H4: one launch more than requests came after the wake", "H5: it arrived just before"]
+                POSSIBLE,
+                ["H4: one launch more than requests came after the wake, in a log where that also happens awake"],
             )
-        if just_before or ledger.counts_arrivals:
-            return Grade(PROBABLE, ["H4: one launch more than requests came after the wake"])
-        return Grade(
-            POSSIBLE,
-            ["H4: one launch more than requests came after the wake, in a log where that also happens awake"],
-        )
+        if not _while_tokenizing(sleep, pending):
+            return Grade(
+                POSSIBLE,
+                ["H4: one launch more than requests came after the wake; what had arrived may have been refused"],
+            )
+        return Grade(CONFIRMED, ["H4: one launch more than requests came after the wake", "H5: it arrived just before"])
     if sleep.stopping is not None or ended == "stopped":
-        return NoIncident("a stop would have cancelled a request in the queue, and said so")
+        waited = elapsed_us(sleep.enter, sleep.stopping)
+        if _while_tokenizing(sleep, pending) and waited is not None and waited >= GRACE_US:
+            return Grade(POSSIBLE, ["H5: it arrived just before the sleep, and a stop ended it unanswered or refused"])
+        return NoIncident("a client that waits in the queue mostly leaves at a stop, and that would have been printed")
     if sleep.exit is not None:
         return NoIncident("after the wake a request that had waited would have been launched; no launch is left for it")
     if not pending.before:
@@ -243,6 +253,12 @@ def _given_up_asleep(sleep: Sleep, pending: Pending) -> bool:
     return pending.cancelled is not None and sleep.exit is not None and pending.cancelled.seq < sleep.exit.seq
 
 
+def _while_tokenizing(sleep: Sleep, pending: Pending) -> bool:
+    """Did it arrive so shortly before the sleep that it can have been tokenizing still?"""
+    age = elapsed_us(pending.arrival or pending.formatted, sleep.enter)
+    return age is not None and age <= TOKENIZING_US
+
+
 def _just_before(sleep: Sleep, pending: Pending) -> bool:
     age = elapsed_us(pending.arrival or pending.formatted, sleep.enter)
     return age is not None and age <= BEFORE_SLEEP_US
@@ -261,17 +277,19 @@ def _hang_state(sleep: Sleep, pending: Pending, ended: str | None) -> tuple[str,
         return "lost" if by_stop else "abandoned", pending.cancelled
     if pending.launched is not None:
         return "recovered", pending.launched
-    if ended in ("died", "stopped"):
+    if ended in ("crashed", "died", "stopped"):
         return "lost", None
     return ("unresolved" if ended else "open"), None
 
 
-def _known_before_death(ledger: Ledger, sleep: Sleep, pending: Pending) -> bool:
+def _known_before_death(ledger: Ledger, sleep: Sleep, pending: Pending, ended: str) -> bool:
     """Had it been a hang for longer than the grace when the process died (or was it over by then)?"""
     if pending.cancelled is not None or pending.launched is not None:
         return True
     waited = elapsed_us(sleep.enter, ledger.last)
-    return waited is not None and waited >= GRACE_US
+    if waited is None:  # no clock tells: what a crash took with it belongs to the crash
+        return pending.proven and ended != "crashed"
+    return waited >= GRACE_US
 
 
 def _twins(sleep: Sleep, slept: int | None) -> Verdict | None:
@@ -367,6 +385,8 @@ def _sleep_crash(ledger: Ledger, exit_: Exit, state: str, sleep_mode: bool, idle
     signal = signal_of(ledger, exit_)
     sleep = ledger.sleep
     if ledger.phase is Phase.ASLEEP and sleep is not None and sleep.enter is not None:
+        if sleep.enter.doubtful:
+            return None  # that it died is sure, that it slept is not
         flight = ledger.in_flight()
         proofs = [Proof("sleep", sleep.enter), *(Proof(_flight_role(e), e) for e in flight)]
         if signal == SIGSEGV:
@@ -489,7 +509,7 @@ def _crash_in_flight(ledger: Ledger, exit_: Exit, state: str, sleep_mode: bool, 
 
 def _crash(ledger: Ledger, exit_: Exit, state: str, sleep_mode: bool, idle_us: int | None) -> Verdict:
     signal = signal_of(ledger, exit_)
-    flight = ledger.in_flight() if ledger.phase is Phase.AWAKE else []
+    flight = ledger.in_flight() if ledger.phase is not Phase.STARTING else []
     if signal is not None:
         confidence, how = CONFIRMED, f"signal {signal}" + (" (out of memory)" if exit_.oom else "")
     elif exit_.recorded:
@@ -510,7 +530,8 @@ def _crash(ledger: Ledger, exit_: Exit, state: str, sleep_mode: bool, idle_us: i
         reason += "; an idle server's last words are always the sleep lines, so they prove nothing"
     return _death_verdict(
         "crash", confidence, state, ledger, exit_, proofs,
-        summary=summary, reason=reason, opened=ledger.last, flight=flight, sure_flight=ledger.saw_launch,
+        summary=summary, reason=reason, opened=ledger.last, flight=flight,
+        sure_flight=bool(flight) or (ledger.saw_launch and ledger.phase is Phase.AWAKE),
     )  # fmt: skip
 
 
@@ -519,7 +540,7 @@ def _death_verdict(
     summary: str, reason: str, opened: Event | None, flight: list[Event], sure_flight: bool,
     no_flight: str | None = None,
 ) -> Verdict:  # fmt: skip
-    if opened is not None and opened.doubtful:
+    if opened is not None and opened.doubtful and not exit_.recorded:
         confidence, reason = POSSIBLE, reason + "; the lines could be a copy inside printed text"
     if not proofs:
         proofs = [Proof("last", ledger.last)]

@@ -30,10 +30,15 @@ _LOG_SHAPED = re.compile(
     rb"|[. \t\r]*$"  # load progress, empty
     rb"|\s*(?:prompt eval|eval|total) time = "  # the rest of print_timing until b9229
     rb"|\s*[a-z_ ]+ = "  # parameter tables
+    rb"|(?:\x1b\[[\d;]*m)+(?:=== .* ===|Phase \d: .*|\w+: .*)?$|--- .* ---$"  # era A at -lv 4, per chat request
+    rb"|Sequence\(|\), |parser generation prompt: |No parser definition detected|Parsed message: \{"
     rb"|build: |system info: |build_info: |system_info: |no implementations specified"
     rb"|\S+: line \d+: |\[\d+\] |Segmentation fault|Aborted|Killed|exit \d+"  # shells
     rb"|\[(?:New LWP|Thread debugging|Inferior) |#\d+ |\s*at \S+:\d+|\S+\.so|0x[0-9a-f]+|\S+:\d+: "  # stacks
 )
+
+_PRINTS_TEMPLATE = re.compile(rb"template|Generation prompt: '")
+"""What a model's chat template begins with, where the server prints it by itself, mostly over several lines."""
 
 _TAGGED = re.compile(rb"(?:srv|slot|que|res) {1,12}[\w~]+(?:\(\))?: ")
 
@@ -194,7 +199,7 @@ class _Text:
         if head.clock_us is not None:
             self.near = False
             self._level = head.level
-            self._template = b"template" in head.body  # servers print the model's themselves, when they load it
+            self._template = _PRINTS_TEMPLATE.search(head.body) is not None
         elif not self._template:
             self.near = self.near or _loose(head)
 
@@ -207,11 +212,38 @@ def is_doubtful(around: Around, *, deep: bool) -> bool:
     """In an unstamped stream: does the line stand beside, or ``deep`` inside, text that no log line looks like?
 
     Pasted logs are longer than a line, so a line that much depends on is looked at more closely: with text somewhere
-    before it and somewhere behind it, it is doubtful too. By themselves servers print such text when they start only.
+    before it and somewhere behind it, it is doubtful too. By themselves servers print such text when they start, and
+    in a shape that is known.
     """
     if any(_loose(head) for side in (around.before(), around.after()) for head in islice(side, 1)):
         return True
-    return deep and all(any(_loose(head) for head in islice(side, _LOOK)) for side in (around.before(), around.after()))
+    if not deep or not _text_before(around):
+        return False
+    after = list(islice(around.after(), _LOOK))
+    # A log that ends soon may end inside the text.
+    return len(after) < _LOOK or any(_loose(head) for head in after)
+
+
+def _text_before(around: Around) -> bool:
+    """In an unstamped stream: text somewhere before the line, other than a chat template the server prints itself."""
+    text = False
+    for nth, head in enumerate(islice(around.before(), _LOOK_FAR)):
+        if head.clock_us is not None:
+            return True  # stamped, in a stream that is not
+        loose = _loose(head)
+        if nth >= _LOOK and not (text and loose):  # the first line of what stands there tells what it is
+            return text and not _PRINTS_TEMPLATE.search(head.body)
+        if loose:
+            text = True
+        elif text and _PRINTS_TEMPLATE.search(head.body):
+            text = False
+    return text
+
+
+def is_torn(around: Around) -> bool:
+    """The first line of all, without a stamp that the next one has: the log begins in the middle of it."""
+    behind = next(iter(around.after()), None)
+    return behind is not None and behind.clock_us is not None and next(iter(around.before()), None) is None
 
 
 def keeps_prefix(around: Around, *, stamped: bool) -> bool:

@@ -13,7 +13,7 @@ from typing import Any
 from sleepwatch.engine.streams import CLOCK_NOISE_US, Stream
 from sleepwatch.model import Event, Origin, Record
 from sleepwatch.prefix import Head, split
-from sleepwatch.reader.genuine import Around, is_doubtful, keeps_prefix, objection
+from sleepwatch.reader.genuine import Around, is_doubtful, is_torn, keeps_prefix, objection
 from sleepwatch.reader.trace import Look, Trace
 from sleepwatch.reader.window import Writer
 from sleepwatch.rules import Match, Pattern, RuleSet
@@ -209,6 +209,8 @@ class Recogniser:
             if stream.stamped:
                 begins = event.type == "process.start" and keeps_prefix(around, stamped=False)
                 return None if begins else NO_STAMP
+            if stream.stamped is None and is_torn(around):
+                return NO_STAMP  # it does not tell how its stream is written
             if not event.type.startswith(("process.", "load.", "router.")):
                 event.doubtful = is_doubtful(around, deep=event.type in _DECISIVE)
             return None

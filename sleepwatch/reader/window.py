@@ -75,6 +75,10 @@ class LinesAround(Around):
                 yield clock
             start = buffer.find(b"\n", start, ceiling) + 1
 
+    @property
+    def ends(self) -> bool:
+        return len(self._buffer) < self._start + REACH
+
 
 class RecordsAround(Around):
     """Neighbours of a record among records of a carrier: those of the same writer, with the same ``[port]``."""
@@ -86,6 +90,19 @@ class RecordsAround(Around):
         self._records = records
         self._at = at
         self._writer = writer_of(records[at])
+
+    def next_clock(self) -> int | None:
+        at = self._at + 1
+        if self.ports is not None or at >= len(self._records):
+            return None
+        record = self._records[at]
+        if record.text.startswith(b"[") or writer_of(record) != self._writer:
+            return None  # a router's child has a clock of its own
+        return clock_at(record.text, 0)
+
+    @property
+    def ends(self) -> bool:
+        return len(self._records) <= self._at + RECORDS
 
     def before(self) -> Iterator[Head]:
         for at in range(self._at - 1, max(-1, self._at - 1 - RECORDS), -1):

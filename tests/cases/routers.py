@@ -183,8 +183,14 @@ CASES = [
     Case(
         name="h4-through-a-router",
         why="one request passed on right before the sleep, one after it, and two launches: likely the old one, or a poll",
-        log=log(BEGIN + STARTED + "2.05 proxy wide 48859\n" + SLEEPS + "19.9 proxy wide 48859\n"
-                + child("20 wake\n20.4 ready\n20.41 serve 2\n20.5 serve 4")),
+        log=log(
+            BEGIN
+            + STARTED
+            + "2.05 proxy wide 48859\n"
+            + SLEEPS
+            + "19.9 proxy wide 48859\n"
+            + child("20 wake\n20.4 ready\n20.41 serve 2\n20.5 serve 4")
+        ),
         found=(found("hung-request", "probable", "recovered", task=2, server="server/wide"),),
     ),
     Case(

@@ -14,6 +14,8 @@ AWAKE = SERVED + "100 post 2\n" + PROMPT
 
 HANG = "{0}.0 enter\n{0}.0002 entered\n{0}.1 post 77\n{0}.9 cancel 77\n"
 """The lines of a hang, from second ``{0}`` on."""
+SERVES = "".join(f"{8 + n} serve {8 + 2 * n}\n" for n in range(40))
+"""So much that the log does not end soon: then what stands before it could be the beginning of a text it ends in."""
 
 
 def hang(at: int) -> str:
@@ -186,7 +188,7 @@ CASES = [
         log=log(
             "0 start\n1 serve 0\n2 launch 2\n| my log ends so:\n3 cleanup\n| why?\n4 release 2\n5 sleep\n6 format\n"
             "| /opt/run.sh: line 3: 1377 Segmentation fault      (core dumped) llama-server --sleep-idle-seconds 1\n"
-            "7 start\n8 serve 0\n",
+            "7 start\n8 serve 0\n" + SERVES,
             era="A",
         ),
         found=(found("sleep-crash", "confirmed", "restarted", signal=11, in_flight=1),),
@@ -200,7 +202,7 @@ CASES = [
             "| 0.01.447.049 I que    start_loop: entering sleeping state\n"
             "| 0.01.447.397 I srv  handle_sleep: server is entering sleeping state\n"
             "| 0.09.363.688 W srv          stop: cancel task, id_task = 77\n"
-            "| why?\n3 release 2\n4 sleep\n5 cancel 6\n6 wake\n7 ready\n8 serve 8\n",
+            "| why?\n3 release 2\n4 sleep\n5 cancel 6\n6 wake\n7 ready\n" + SERVES,
             era="A",
         ),
         found=(found("hung-request", "confirmed", "abandoned", task=6),),
