@@ -22,6 +22,9 @@ READ = 2_000
 """Entries asked for at once."""
 RETRY_US = (250_000, 1_000_000, 5_000_000, 30_000_000)
 """A journal that cannot be read is tried again after these times, one after the other."""
+CALM_US = 10_000_000
+"""After a failure it counts as read again when entries came, or when nothing failed for this long: a journalctl that
+cannot work ends a moment after it was started."""
 VACUUMED = "vacuumed away before it was read"
 REPLACED = "the journal is another one than before"
 
@@ -76,6 +79,7 @@ class JournalFollower:
         self._terms: Terms = self._wanted_terms()
         self._failures = 0
         self._retry_us = 0
+        self._begun_us = 0
         self._read_us = place.read_us if place is not None else None
         """Wall time at which it was last read to its end."""
 
@@ -90,6 +94,8 @@ class JournalFollower:
         self.full = False
         if self._journal is None and now_us < self._retry_us:
             return out
+        if self._journal is None:
+            self._begun_us = now_us
         try:
             journal = self._journal or self._open(out)
             limit -= self._read(journal, out, limit)
@@ -102,8 +108,9 @@ class JournalFollower:
             self._leave(out)
             self._failed(error, now_us)
             return out
-        self._failures = 0
-        self._stand("following", "", now_us)
+        if not self._failures or out or now_us - self._begun_us >= CALM_US:
+            self._failures = 0
+            self._stand("following", "", now_us)
         self.full = not journal.at_end
         if journal.at_end:
             self._read_us = now_wall_us
