@@ -136,7 +136,7 @@ def _clocks(lines: list[bytes]) -> list[int]:
 
 
 @given(data=st.data())
-@examples(40)
+@examples(15)
 def test_a_paste_of_any_log_into_a_prompt_changes_nothing(data: st.DataObject) -> None:
     """A piece of any recording, copied into a request of a server at ``-lv 5``."""
     name = data.draw(st.sampled_from(["b11368-lv5-rescue", "b11368-traffic-lv4", "b11368-lv4-abandon"]))
