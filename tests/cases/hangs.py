@@ -47,6 +47,25 @@ CASES = [
         ),
     ),
     Case(
+        name="h1-one-request-of-three-prompts",
+        why="its tasks are posted together, each line with their number; one client waits, so it is one hang",
+        log=log("""
+            0     start lv=5
+            1     serve 0
+            2.1   sleep
+            2.15  | 0.02.150.000 D que          post: new task, id = 4/3, front = 0
+            2.15  | 0.02.150.001 D que          post: new task, id = 5/3, front = 0
+            2.15  | 0.02.150.002 D que          post: new task, id = 6/3, front = 0
+            6.001 wake
+            6.4   ready
+            6.41  serve 4
+            6.42  serve 5
+            6.43  serve 6
+            9     cleanup
+        """),
+        found=(found("hung-request", "confirmed", "recovered", task=4),),
+    ),
+    Case(
         name="h1-posted-asleep-log-ends",
         why="the log ends while the task lies there: proven, its fate unknown",
         log=log("""
@@ -453,6 +472,43 @@ CASES = [
             201   release 5
             202   release 6
         """),
+    ),
+    Case(
+        name="h4-idle-before-any-launch",
+        why="the loop has looked into its queue after the wake and found nothing: the waker has two prompts",
+        log=log("""
+            0     start lv=4
+            1     arrive
+            1.01  serve 0
+            2.05  arrive
+            2.1   sleep
+            20    wake
+            20.4  ready
+            20.4001 idle
+            20.405 arrive
+            20.41 launch 3
+            20.411 launch 4
+            20.5  release 3
+            20.6  release 4
+        """),
+    ),
+    Case(
+        name="h4-more-extras-than-waited",
+        why="three launches, one arrival since the sleep and one before it: one request launched several, so nothing is sure",
+        log=log("""
+            0     start lv=4
+            1     arrive
+            1.01  serve 0
+            2.05  arrive
+            2.1   sleep
+            20    wake
+            20.4  ready
+            20.405 arrive
+            20.41 launch 2
+            20.411 launch 4
+            20.412 launch 5
+        """),
+        found=(found("hung-request", "possible", "recovered", task=2), found("hung-request", "possible", "recovered", task=4)),
     ),
     Case(
         name="h4-waker-still-tokenizing",
