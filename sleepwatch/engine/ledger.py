@@ -34,9 +34,11 @@ class Phase(Enum):
 
 
 class Pending:
-    """One request (task) that may lie in a sleeping queue, with each line that speaks of it."""
+    """One request that may lie in a sleeping queue, with each line that speaks of it."""
 
-    __slots__ = ("arrival", "before", "cancelled", "extra", "formatted", "launched", "number", "posted", "task")
+    __slots__ = (
+        "arrival", "before", "cancelled", "extra", "formatted", "launched", "more_tasks", "number", "posted", "task",
+    )  # fmt: skip
 
     def __init__(self, *, before: bool) -> None:
         self.before = before
@@ -49,6 +51,8 @@ class Pending:
         """The launch after the wake that no arrival since the sleep accounts for."""
         self.launched: Event | None = None
         self.task: int | None = None
+        self.more_tasks: list[int] = []
+        """A request with several prompts is several tasks, posted together."""
         self.number: int | None = None
         """Its place among the hangs of this sleep, given once when it is first reported."""
 
@@ -56,6 +60,14 @@ class Pending:
     def proven(self) -> bool:
         """Something shows that it lay in the queue, beyond having arrived."""
         return bool(self.posted or self.cancelled or self.extra or (self.formatted and not self.before))
+
+    def is_of(self, task: int) -> bool:
+        return task == self.task or task in self.more_tasks
+
+    @property
+    def all_posted(self) -> bool:
+        """As many tasks as its first ``new task, id = 12/3`` said."""
+        return self.posted is None or len(self.more_tasks) + 1 >= self.posted.fields.get("count", 1)
 
 
 class Sleep:
@@ -103,6 +115,15 @@ class Sleep:
         """How long it slept until the wake, by the log clock, else by wall time; None where neither tells."""
         return elapsed_us(self.enter, self.exit)
 
+    def posted(self, task: int, event: Event) -> bool:
+        """A post of a task; one of several of a request, which follow each other, is none of its own."""
+        for pending in self.pendings:
+            if not pending.all_posted and pending.posted and pending.posted.fields["count"] == event.fields["count"]:
+                pending.more_tasks.append(task)
+                return False
+        self.pending_for(task).posted = event
+        return True
+
     def pending_for(self, task: int | None, *, formatted: bool = False) -> Pending:
         """The entry a new line belongs to: the one with this id, else the latest without one, else a new one.
 
@@ -110,7 +131,7 @@ class Sleep:
         """
         if task is not None:
             for pending in self.pendings:
-                if pending.task == task:
+                if pending.is_of(task):
                     return pending
         for pending in reversed(self.pendings):
             if pending.task is None and not (formatted and pending.formatted):
@@ -353,8 +374,7 @@ class Ledger:
         self.saw_posted = True
         changed = False
         if self.phase is Phase.ASLEEP and self.sleep is not None:
-            self.sleep.pending_for(task).posted = event
-            changed = True
+            changed = self.sleep.posted(task, event)
         elif len(self.queued) < _MANY:
             self.queued[task] = event
         self.mark = max(self.mark, task)
@@ -442,8 +462,8 @@ class Ledger:
     def _launched_after_wake(self, sleep: Sleep, event: Event, task: int) -> bool:
         """Is this one of the requests that lay in the queue, or one of those that came with or after the wake?"""
         for pending in sleep.pendings:
-            if pending.task == task and pending.proven:
-                pending.launched = event
+            if pending.is_of(task) and pending.proven:
+                pending.launched = pending.launched or event
                 return True
         if sleep.enter is None or sleep.closed or len(sleep.launches) >= _MANY:
             self._count_launch()

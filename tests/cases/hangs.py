@@ -53,9 +53,9 @@ CASES = [
             0     start lv=5
             1     serve 0
             2.1   sleep
-            2.15  | 0.02.150.000 D que          post: new task, id = 4/3, front = 0
-            2.15  | 0.02.150.001 D que          post: new task, id = 5/3, front = 0
-            2.15  | 0.02.150.002 D que          post: new task, id = 6/3, front = 0
+            2.150 | que          post: new task, id = 4/3, front = 0
+            2.151 | que          post: new task, id = 5/3, front = 0
+            2.152 | que          post: new task, id = 6/3, front = 0
             6.001 wake
             6.4   ready
             6.41  serve 4
