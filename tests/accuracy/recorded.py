@@ -95,9 +95,7 @@ def _lines(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
-def _match_hangs(
-    hung: list[dict[str, Any]], hangs: list[Incident], lives: list[dict[str, Any]]
-) -> set[str] | None:
+def _match_hangs(hung: list[dict[str, Any]], hangs: list[Incident], lives: list[dict[str, Any]]) -> set[str] | None:
     """Incident ids that belong to one hung request each, by time; None where no clock places the incidents."""
     if all(i.opened_us is not None for i in hangs):
         coarse = all((i.opened_us or 0) % 1_000_000 == 0 for i in hangs)  # stamps to the second
@@ -132,7 +130,9 @@ def _evidence_faults(log: Path, result: ScanResult) -> list[str]:
         data = stream.read()
     wrong = [e for i in result.incidents for e in i.evidence if not _stands(data, e)]
     bare = [i for i in result.incidents if not i.evidence]
-    return [f"{len(wrong)} pieces of evidence not at their offset"] * bool(wrong) + ["an incident without evidence"] * bool(bare)
+    return [f"{len(wrong)} pieces of evidence not at their offset"] * bool(wrong) + [
+        "an incident without evidence"
+    ] * bool(bare)
 
 
 def _stands(data: bytes, evidence: Evidence) -> bool:
@@ -152,5 +152,7 @@ def report(folders: Iterable[Path]) -> bool:
 
 if __name__ == "__main__":
     chosen = [Path(name) for name in sys.argv[1:]] or [CORPUS]
-    everything = [folder for place in chosen for folder in ([place] if (place / "meta.json").exists() else recordings(place))]
+    everything = [
+        folder for place in chosen for folder in ([place] if (place / "meta.json").exists() else recordings(place))
+    ]
     sys.exit(0 if report(everything) else 1)

@@ -30,7 +30,9 @@ def _text(explanation: Explanation, **options: bool) -> str:
 
 
 def test_a_line(abandon: str) -> None:
-    assert _text(explain([abandon], line=42, rules=rules())) == """\
+    assert (
+        _text(explain([abandon], line=42, rules=rules()))
+        == """\
   39      0.07.340   sleep.exit         asleep -> reloading after 2.963 s of sleep
   40      0.07.340   sleep.exited       the second line about the same event: nothing new
   41      0.07.340   load.begin         changes nothing a verdict turns on
@@ -48,6 +50,7 @@ def test_a_line(abandon: str) -> None:
   43      0.07.686   -                  cmn          init: (no pattern's text is in it)
   44      0.07.711   load.ready         changes nothing a verdict turns on
   45      0.07.711   -                  slot get_availabl: (no pattern's text is in it)"""
+    )
 
 
 def test_an_incident(abandon: str) -> None:
@@ -91,7 +94,9 @@ def test_why_it_is_not_surer(tmp_path: Path) -> None:
 
 def test_requests_without_an_incident_and_no_incident_at_all(tmp_path: Path) -> None:
     text = log("0 start lv=5\n1 serve 0\n2 sleep\n2.1 post 1\n3 wake\n3.4 ready\n3.41 serve 1\n")
-    assert _text(ask(tmp_path, text)).split("\n\n", 1)[1] == """\
+    assert (
+        _text(ask(tmp_path, text)).split("\n\n", 1)[1]
+        == """\
 Requests that met a sleep and are no incident
   the sleep at 0.02.000 of server: task 1: the server slept less than two seconds, the grace, before
     it woke
@@ -99,6 +104,7 @@ Requests that met a sleep and are no incident
 No incident
   no supervisor's record of how the process ended: a crash shows only as a log that stops; the
     journal (journalctl -u UNIT) or the container's log would tell the signal"""
+    )
 
 
 def test_a_line_that_became_no_event(tmp_path: Path) -> None:

@@ -89,9 +89,7 @@ def test_the_rest_is_held_against_its_hash(tmp_path: Path) -> None:
         ("server.log-20261130.xz", lzma.compress),
     ],
 )
-def test_rotation_moves_no_byte(
-    corpus: Path, tmp_path: Path, name: str, packed: Callable[[bytes], bytes]
-) -> None:
+def test_rotation_moves_no_byte(corpus: Path, tmp_path: Path, name: str, packed: Callable[[bytes], bytes]) -> None:
     data = (corpus / "b11368-default-abandon" / "server.log").read_bytes()
     path = tmp_path / "server.log"
     path.write_bytes(data)
