@@ -85,7 +85,8 @@ def objection(stream: Stream, event: Event, around: Around) -> str | None:
         return None
     following = near if near is not None else next(iter(around.clocks_after()), None)
     if last is None:  # the first line recognised: what stands before it tells the clock
-        last = max((head.clock_us for head in islice(around.before(), _LOOK) if head.clock_us is not None), default=None)
+        stood = (head.clock_us for head in islice(around.before(), _LOOK) if head.clock_us is not None)
+        last = max(stood, default=None)
         stream.clock_us = last
     if last is None:
         fits = following is None or following >= clock - REORDER_US or fell(clock, following)

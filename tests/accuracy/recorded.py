@@ -39,7 +39,8 @@ class Comparison(NamedTuple):
         """One line of the table."""
         other = ", ".join(f"{kind} {self.expected_found[kind]}/{n}" for kind, n in self.expected.items())
         verdict = "ok" if not self.faults else "; ".join(self.faults)
-        return f"{self.name:38} {self.hung_found:3}/{self.hung:<3} {self.crashed_found:3}/{self.crashed:<3} {other:24} {verdict}"
+        found = f"{self.hung_found:3}/{self.hung:<3} {self.crashed_found:3}/{self.crashed:<3}"
+        return f"{self.name:38} {found} {other:24} {verdict}"
 
 
 def recordings(corpus: Path) -> Iterator[Path]:
