@@ -102,5 +102,11 @@ def recording(name: str) -> bytes:
         return stream.read()
 
 
+@functools.cache
+def whole(name: str) -> Reading:
+    """A recording, read in one piece."""
+    return read([recording(name)])
+
+
 RECORDINGS = sorted(p.name for p in (Path(__file__).parent.parent / "corpus").iterdir() if p.is_dir())
 BARE = [name for name in RECORDINGS if not name.startswith("journal-")]

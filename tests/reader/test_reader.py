@@ -17,7 +17,7 @@ from sleepwatch.prefix import split
 from sleepwatch.report import document
 from sleepwatch.scan import scan
 from tests.cases.test_cases import CASES
-from tests.reader.reading import BARE, RECORDINGS, Reading, cut, examples, gate, read, recording
+from tests.reader.reading import BARE, RECORDINGS, Reading, cut, examples, gate, read, recording, whole
 
 CLEAN = [
     "b11368-default-patient",
@@ -61,7 +61,7 @@ def plain(event: Event) -> tuple[object, ...]:
 def test_any_pieces_of_a_recording_tell_the_same(name: str, sizes: list[int]) -> None:
     data = recording(name)
     larger = [size + len(data) // PIECES for size in sizes]
-    assert told(read(cut(data, larger))) == told(read([data]))
+    assert told(read(cut(data, larger))) == told(whole(name))
 
 
 @given(case=st.sampled_from(CASES), sizes=st.lists(st.integers(1, 900), min_size=1, max_size=8))
@@ -86,7 +86,7 @@ def test_events_without_the_vectorised_search_are_the_same(name: str) -> None:
     if not gate().vectorised:
         pytest.skip("hyperscan does not load on this machine, so there is only one search")
     data = recording(name)
-    with_it, without = read([data]), read([data], vectorised=False)
+    with_it, without = whole(name), read([data], vectorised=False)
     assert [plain(e) for e in with_it.events] == [plain(e) for e in without.events]
     assert told(with_it) == told(without)
 
@@ -128,7 +128,7 @@ def test_no_excerpt_of_a_clean_log_has_an_incident(name: str, ends: tuple[float,
 def test_an_excerpt_invents_no_hang(name: str, ends: tuple[float, float]) -> None:
     data = recording(name)
     first, last = sorted(round(end * len(data)) for end in ends)
-    hangs, all_hangs = _hangs(read([data[first:last]]).sure), _hangs(read([data]).sure)
+    hangs, all_hangs = _hangs(read([data[first:last]]).sure), _hangs(whole(name).sure)
     assert len(hangs) <= len(all_hangs)
     assert {task for task in hangs if task is not None} <= set(all_hangs)
 
