@@ -11,6 +11,7 @@ import re
 import subprocess
 import tempfile
 from collections.abc import Sequence
+from pathlib import Path
 from typing import IO
 
 from sleepwatch.envelopes.journal_export import first_entry
@@ -26,7 +27,10 @@ _ENTRY_BYTES = 500
 _ANSWER_S = 30.0
 """A question that journalctl has not answered by then will get no answer."""
 _FOLLOW_IMPLIES_BOOT = range(250, 258)
-"""Versions of systemd whose ``--follow`` shows this boot's entries alone unless told otherwise."""
+"""Versions of systemd whose ``--follow`` shows this boot's entries alone, whatever ``--boot`` says, unless all journals
+are merged: entries from before a reboot would be passed over, and in a container whose boot id is not the one the
+service sees, all of them."""
+_MACHINE_ID = Path("/etc/machine-id")
 
 
 class CommandJournal:
@@ -94,11 +98,12 @@ class CommandJournal:
         self._passed += self._entries.entries
         self._entries = ExportEntries(self._units)
         self._entries.skip = start if after and isinstance(start, Place) else None
-        command = [*self._command(terms), *_from(start)]
+        merged = self._follow and self._version in _FOLLOW_IMPLIES_BOOT
+        command = [*self._command(self._of_this_machine(terms) if merged else terms), *_from(start)]
         if self._follow:
             command += ["--follow"] if start == "tail" else ["--follow", "--no-tail"]
-            if self._version in _FOLLOW_IMPLIES_BOOT:
-                command.append("--boot=all")
+            if merged:
+                command += ["--boot=all", "--merge"]
         elif start == "tail":
             self.at_end = True
             return
@@ -171,6 +176,16 @@ class CommandJournal:
             words += ["+", *group] if words else group
         fields = ",".join(OUTPUT_FIELDS)
         return [*self._base, "--output=export", f"--output-fields={fields}", *words]
+
+    def _of_this_machine(self, terms: Terms) -> Terms:
+        """Merged journals are also those of other machines, kept beside this one's."""
+        if self._which != Which():
+            return terms
+        try:
+            own = f"_MACHINE_ID={_MACHINE_ID.read_text().strip()}"
+        except OSError:
+            return terms
+        return [[*group, own] for group in terms] or [[own]]
 
     def _ended(self) -> list[Record]:
         """journalctl has come to its end: well, where it was not to wait for more."""

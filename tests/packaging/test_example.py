@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from sleepwatch.config import Settings, load_settings
+from sleepwatch.config import FileSource, Settings, UnitSource, load_settings
 from sleepwatch.config_keys import keys
 
 EXAMPLE = Path(__file__).parents[2] / "packaging" / "example" / "sleepwatch.toml"
@@ -31,6 +31,7 @@ def test_the_example_is_the_default() -> None:
 def test_what_stands_in_its_comments_can_be_written(everything: Path) -> None:
     settings = load_settings(everything)
     assert settings.file[0].envelope == "docker-json"
+    assert settings.unit[0].name == "llama*"
     assert settings.metrics.port == 9477
     assert settings.metrics.textfile == "/var/lib/prometheus/node-exporter/sleepwatch.prom"
     assert settings.database.path == "/var/lib/sleepwatch/sleepwatch.db"
@@ -43,6 +44,7 @@ def test_it_shows_every_key(everything: Path) -> None:
 
 def test_it_shows_no_key_that_there_is_not(everything: Path) -> None:
     shown = set(re.findall(r"^(\w+) =", everything.read_text(), re.MULTILINE))
-    tables = [Settings, *(type(getattr(Settings(), name)) for name in ("database", "following", "metrics"))]
-    known = {field.name for table in tables for field in msgspec.structs.fields(table)} | {"path", "envelope"}
+    sections = (type(getattr(Settings(), name)) for name in ("database", "following", "metrics"))
+    tables = [Settings, FileSource, UnitSource, *sections]
+    known = {field.name for table in tables for field in msgspec.structs.fields(table)}
     assert shown <= known
