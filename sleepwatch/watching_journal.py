@@ -54,6 +54,11 @@ class JournalWatch(SourceWatch):
                 self._reader.feed(pieces)
         super().tick(now, partial_us=partial_us)
 
+    def wants_us(self) -> int | None:
+        """See SourceWatch. A journal that is closed tells nobody that there is something to read."""
+        wants = [us for us in (super().wants_us(), self._follower.again_us) if us is not None]
+        return min(wants, default=None)
+
     def look_at_source(self, state: State, unread: int, now: Now, *, blind_us: int) -> None:
         """See SourceWatch."""
         super().look_at_source(state, unread, now, blind_us=blind_us)

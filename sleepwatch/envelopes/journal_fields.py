@@ -181,6 +181,8 @@ class JournalEntries(Framed):
             # journald reads a process's unit when it reads its line; by then the process can be gone (systemd#1347).
             unit, run = self._processes[process]
             invocation = invocation or run
+        if get("_COMM") == "dockerd" and "CONTAINER_ID" in found:
+            unit = invocation = pid = None  # the daemon's own: it writes for all its containers
         writer = Writer(
             host=get("_HOSTNAME"),
             unit=unit,
@@ -191,7 +193,7 @@ class JournalEntries(Framed):
             invocation=invocation,
             message_id=get("MESSAGE_ID"),
             fields={field: found[field] for field in KEPT if field in found} or None,
-            stream=(get("_STREAM_ID"), get("CONTAINER_ID"), get("_BOOT_ID"), pid),
+            stream=(get("_STREAM_ID"), get("CONTAINER_ID"), get("_BOOT_ID"), get("_PID")),
             more=line_break == "line-max" or get("CONTAINER_PARTIAL_MESSAGE") == "true",
             torn=line_break in ("eof", "pid-change"),
         )

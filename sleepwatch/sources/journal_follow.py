@@ -18,8 +18,10 @@ from sleepwatch.sources.journal import Journal, Place, Start, Terms, Way, Which,
 from sleepwatch.sources.journal_parts import place_of, run_start, units_here
 from sleepwatch.sources.journal_units import Units
 
-READ = 2_000
+READ = 500
 """Entries asked for at once."""
+SETTLE_US = 250_000
+"""Whatever is done to a journal's files is done after this time."""
 RETRY_US = (250_000, 1_000_000, 5_000_000, 30_000_000)
 """A journal that cannot be read is tried again after these times, one after the other."""
 CALM_US = 10_000_000
@@ -98,12 +100,10 @@ class JournalFollower:
             self._begun_us = now_us
         try:
             journal = self._journal or self._open(out)
-            limit -= self._read(journal, out, limit)
-            if journal.at_end and journal.changed():
-                self._leave(out)  # all was read of the files as they were
-                journal = self._open(out)
-            if limit > 0:
-                self._read(journal, out, limit)  # also what came between the last read and the look for changes
+            self._read(journal, out, limit)
+            if self._journal is None:
+                self._retry_us = now_us + SETTLE_US
+                return out
         except SourceError as error:
             self._leave(out)
             self._failed(error, now_us)
@@ -112,13 +112,20 @@ class JournalFollower:
             self._failures = 0
             self._stand("following", "", now_us)
         self.full = not journal.at_end
-        if journal.at_end:
-            self._read_us = now_wall_us
+        if journal.at_end and not out:
+            self._read_us = now_wall_us  # where journalctl reads, an end with entries before it may be its pipe's only
         if any(piece.kind == "records" for piece in out):
             self.grown_us = now_us
         behind_us = now_wall_us - self._place.realtime_us if self._place is not None else 0
         self.unread = max(1, behind_us // 1000) if self.full else 0
         return out
+
+    @property
+    def again_us(self) -> int | None:
+        """How soon it should be polled again whatever is readable; None where :meth:`fileno` tells."""
+        if self._journal is not None:
+            return None
+        return RETRY_US[min(self._failures, len(RETRY_US)) - 1] if self._failures else SETTLE_US
 
     @property
     def holds(self) -> bool:
@@ -143,17 +150,23 @@ class JournalFollower:
             self._journal.close()
             self._journal = None
 
-    def _read(self, journal: Journal, out: list[JournalPiece], limit: int) -> int:
-        """Read to the journal's end, or the limit; how many entries that were."""
+    def _read(self, journal: Journal, out: list[JournalPiece], limit: int) -> None:
+        """Read to the journal's end, to the limit, or until files come or go: then it is closed, to be opened again.
+
+        A file that journald was still archiving when it was vacuumed is cut to nothing; a process that has it in its
+        memory dies of reading there. So the journal is closed before anything else is done when it has changed.
+        """
         before = journal.entries
         while (done := journal.entries - before) < limit:
+            if journal.changed():
+                self._leave(out)
+                return
             records = journal.read(min(READ, limit - done))
             self._place = journal.place or self._place
             if records:
                 out.append(JournalPiece(kind="records", records=records))
             if journal.at_end:
-                break
-        return journal.entries - before
+                return
 
     def _open(self, out: list[JournalPiece]) -> Journal:
         journal = self._open_journal(self.which, self._units, follow=True, way=self._way)

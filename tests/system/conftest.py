@@ -9,7 +9,7 @@ import pytest
 from tests.support import engine
 from tests.support.needs import missing, need_module, need_program, need_root
 from tests.system.machine import ROOT, CannotBootError, Machine, remove_tmpfs, tmpfs
-from tests.system.racing import TINY_PORT, WIDE_PORT
+from tests.system.racing import free_port
 
 _SERVER = """\
 [Unit]
@@ -37,7 +37,13 @@ RestartSec=0
 
 
 @pytest.fixture(scope="session")
-def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
+def ports() -> dict[str, int]:
+    """Where the servers listen, by unit."""
+    return {f"llama-{shape.name}.service": free_port() for shape in (engine.TINY, engine.WIDE)}
+
+
+@pytest.fixture(scope="session")
+def machine(tmp_path_factory: pytest.TempPathFactory, ports: dict[str, int]) -> Iterator[Machine]:
     """A booted machine with two llama-servers and the daemon as its units; the same one for all tests."""
     need_root()
     need_program("systemd-nspawn", "systemd-container")
@@ -48,7 +54,7 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
     booted = None
     try:
         tmpfs(room)
-        booted = Machine(room, _units(room))
+        booted = Machine(room, _units(room, ports))
         booted.boot()
         program = engine.write_llama_server(booted.share)
         for shape in (engine.TINY, engine.WIDE):
@@ -63,17 +69,17 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
         remove_tmpfs(room)
 
 
-def _units(room: Path) -> dict[str, str]:
+def _units(room: Path, ports: dict[str, int]) -> dict[str, str]:
     share = room / "share"
     units = {
-        f"llama-{shape.name}.service": _SERVER.format(
+        unit: _SERVER.format(
             name=shape.name,
             program=share / "llama-server",
             model=share / f"{shape.name}.gguf",
             port=port,
             context=shape.context,
         )
-        for shape, port in ((engine.TINY, TINY_PORT), (engine.WIDE, WIDE_PORT))
+        for shape, (unit, port) in zip((engine.TINY, engine.WIDE), ports.items(), strict=True)
     }
     units["sleepwatch.service"] = _WATCH.format(root=ROOT, python=sys.executable, database="/var/lib/sleepwatch.db")
     return units

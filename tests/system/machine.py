@@ -6,6 +6,8 @@ can be read from outside, too.
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import os
 import shutil
 import signal
@@ -42,6 +44,7 @@ class Machine:
         self._console = room / "console.log"
         self._process: subprocess.Popen[bytes] | None = None
         self._leader = 0
+        self._groups = [Path(base) / f"sleepwatch-{uuid.uuid4().hex[:8]}" for base in _HIERARCHIES if _is_group(base)]
         for name in ("up", "work", "merged"):
             (room / name).mkdir()
         _run(
@@ -68,13 +71,15 @@ class Machine:
         """Start it, and wait until its systemd is up. Raises CannotBootError."""
         bound = {str(ROOT), sys.prefix, sys.base_prefix, str(self._room / "share")}
         (self._room / "share").mkdir()
+        for group in self._groups:
+            group.mkdir()
         with self._console.open("wb") as console:
             self._process = subprocess.Popen(
                 [
                     "systemd-nspawn", f"--directory={self.root}", "--boot", "--register=no", "--keep-unit", "--quiet",
                     "--console=pipe", *(f"--bind={path}" for path in sorted(bound) if not path.startswith("/usr")),
                 ],
-                stdin=subprocess.DEVNULL, stdout=console, stderr=subprocess.STDOUT,
+                stdin=subprocess.DEVNULL, stdout=console, stderr=subprocess.STDOUT, preexec_fn=self._alone,
             )  # fmt: skip
         if not wait_for(self._is_up, BOOT_S):
             raise CannotBootError(f"no systemd came up within {BOOT_S:.0f} s:\n{self._last_words()}")
@@ -105,6 +110,10 @@ class Machine:
                 process.kill()
                 process.wait()
         subprocess.run(["umount", "--recursive", "--lazy", str(self.root)], check=False)
+        for group in self._groups:
+            for directory, _, _ in os.walk(group, topdown=False):
+                with contextlib.suppress(OSError):
+                    os.rmdir(directory)
 
     def _is_up(self) -> bool:
         assert self._process is not None
@@ -117,10 +126,19 @@ class Machine:
         state = self.run("systemctl", "is-system-running", check=False).strip()
         return state in ("running", "degraded")
 
+    def _alone(self) -> None:
+        """In the container's own process, before it becomes one: a control group to itself, and an end with ours."""
+        for group in self._groups:
+            (group / "cgroup.procs").write_text("0")
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+
     def _last_words(self) -> str:
         return self._console.read_text(errors="replace")[-2000:]
 
 
+_PR_SET_PDEATHSIG = 1
+_HIERARCHIES = ("/sys/fs/cgroup", "/sys/fs/cgroup/systemd", "/sys/fs/cgroup/unified")
+"""Where control groups are: version 2; version 1 with systemd's own; both."""
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
@@ -132,6 +150,10 @@ def wait_for(condition: Callable[[], bool], seconds: float) -> bool:
             return False
         time.sleep(0.05)
     return True
+
+
+def _is_group(base: str) -> bool:
+    return (Path(base) / "cgroup.procs").exists()
 
 
 def _run(*command: str) -> None:

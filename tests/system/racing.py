@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -13,12 +14,19 @@ from sleepwatch.race.prompt import of_tokens
 from sleepwatch.race.trial import SHORT
 from tests.system.machine import wait_for
 
-TINY_PORT, WIDE_PORT = 18231, 18232
 PATIENCE_S = 3.0
 """The client gives up after this time."""
 READY_S = 30.0
 SLEEP_AFTER_S = 1.0
 """An idle server falls asleep this long after its last task."""
+
+
+def free_port() -> int:
+    """A port nobody listens on."""
+    with socket.socket() as one:
+        one.bind((client.HOST, 0))
+        port: int = one.getsockname()[1]
+        return port
 
 
 class Sent(msgspec.Struct, frozen=True):

@@ -15,7 +15,7 @@ from sleepwatch.store import open_store
 from tests.support import engine
 from tests.support.needs import need_module
 from tests.system.machine import Machine, wait_for
-from tests.system.racing import TINY_PORT, WIDE_PORT, Racer, Sent
+from tests.system.racing import Racer, Sent
 
 pytestmark = pytest.mark.system
 
@@ -47,13 +47,15 @@ class Race:
 
 
 @pytest.fixture(scope="module")
-def race(machine: Machine) -> Race:
+def race(machine: Machine, ports: dict[str, int]) -> Race:
     """Race both servers; the daemon is killed again and again, and the journal rotated."""
     race = Race(machine)
     machine.run("systemctl", "start", "sleepwatch", "llama-tiny", "llama-wide")
     racers = [
-        Racer("llama-tiny.service", TINY_PORT, engine.CRASH_PROMPT_TOKENS),
-        Racer("llama-wide.service", WIDE_PORT, engine.HANG_PROMPT_TOKENS),
+        Racer(unit, port, tokens)
+        for (unit, port), tokens in zip(
+            ports.items(), (engine.CRASH_PROMPT_TOKENS, engine.HANG_PROMPT_TOKENS), strict=True
+        )
     ]
     began = time.monotonic()
     for racer in racers:
@@ -62,7 +64,7 @@ def race(machine: Machine) -> Race:
     def enough() -> bool:
         lost = [racer.count(WANTED[racer.server]) for racer in racers]
         if race.kills < sum(lost):  # also between a request's loss and its end
-            machine.run("systemctl", "kill", "--signal=KILL", "sleepwatch")
+            machine.run("systemctl", "kill", "--kill-who=main", "--signal=KILL", "sleepwatch")
             race.kills += 1
             if race.kills == 2:
                 machine.run("journalctl", "--rotate")

@@ -278,3 +278,37 @@ def test_what_cannot_be_read_is_said(arguments: list[str], words: str, way: Way,
     result = CliRunner().invoke(main, ["scan", "--journal-way", way, *named])
     assert result.exit_code == 2
     assert words.format(place) in result.output
+
+
+def test_docker_s_containers_are_not_its_unit_s_processes(make: Make, way: Way, tmp_path: Path) -> None:
+    """Docker's journald driver writes for all containers, as the one process of one unit."""
+    docker = {
+        "_COMM": b"dockerd", "_PID": b"700", "_SYSTEMD_UNIT": b"docker.service", "_TRANSPORT": b"journal",
+        "_SYSTEMD_INVOCATION_ID": b"9" * 32, "SYSLOG_IDENTIFIER": b"4e5f",
+    }  # fmt: skip
+    lines = [
+        (b"one", b"0.00.000.001 I srv  llama_server: initializing ..."),
+        (b"two", b"0.00.000.002 I srv  llama_server: initializing ..."),
+        (b"one", b"0.00.100.000 I srv  llama_server: model loaded"),
+        (b"two", b"0.00.200.000 I srv  llama_server: model loaded"),
+    ]
+    entries = [
+        without(entry(line, number, **docker, CONTAINER_NAME=name, CONTAINER_ID=name * 4), "_STREAM_ID")
+        for number, (name, line) in enumerate(lines)
+    ]
+    which = Which(files=(str(make(tmp_path / "docker.journal", entries)),))
+    mine = records(which, way, "docker")
+    assert [(one.container, one.unit, one.pid) for one in mine] == [("one", None, None), ("two", None, None)] * 2
+    lives = read(which, way, units=("docker",)).lives
+    assert sorted((life.server, life.exit) for life in lives) == [("one", None), ("two", None)]
+
+
+def test_who_may_not_read_is_told(
+    recorded: Entries, make: Make, way: Way, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make(tmp_path / "j" / "system.journal", recorded[:5])
+    make(tmp_path / "j" / "user-1000.journal", recorded[:5])
+    monkeypatch.setattr("sleepwatch.sources.journal.os.access", lambda path, mode: "user" in str(path))
+    (failure,) = read(Which(directory=str(tmp_path / "j")), way).failed
+    assert "permission denied" in failure[1]
+    assert "systemd-journal" in failure[1]

@@ -63,7 +63,7 @@ class Daemon:
         while self._lines() < lines:
             assert time.monotonic() < deadline, f"{self._lines()} of {lines} lines: {self.complained}"
             self.service.step()
-            self.clock.us += 1_000
+            self.clock.us += 100_000
             assert self.service._notices is not None
             assert self.service._followers is not None
             self.service._notices.wait(0.2, self.service._followers.filenos())
