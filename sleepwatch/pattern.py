@@ -74,6 +74,15 @@ class Pattern(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         """The gate literal: the first where the pattern chooses between texts; empty where it reads no lines."""
         return self.literals[0] if self.literals else b""
 
+    def surely_ends(self, match: Match, line: bytes) -> bool:
+        """Is what it matched in ``line`` whole, even if the line's end has not come yet?
+
+        A number can get further digits, a text further words; a text of the program's own is whole when it is there.
+        """
+        if match.end < len(line):
+            return True
+        return self.format is not None and not self.format.removesuffix("{*}").endswith(("}", "]"))
+
     def match(self, line: bytes) -> Match | None:
         """Match a bare line from its tag (or untagged message) on. Never raises."""
         if self.regex is None:

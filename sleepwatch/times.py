@@ -321,6 +321,15 @@ class Calendar:
         self._start_us: int | None = None  # midnight UTC of a day whose offset does not change
         self._last_us: int | None = None
 
+    def state(self) -> tuple[bytes, int | None, int | None, int | None]:
+        """What reading on in another process needs, as plain values: for :meth:`resume`."""
+        return self._token, self._day.toordinal() if self._day is not None else None, self._start_us, self._last_us
+
+    def resume(self, state: tuple[bytes, int | None, int | None, int | None]) -> None:
+        """Go on from a state that :meth:`state` gave."""
+        self._token, day, self._start_us, self._last_us = state
+        self._day = date.fromordinal(day) if day is not None else None
+
     def undated_us(self, token: bytes, clock: bytes) -> int | None:
         """Wall time of ``Nov 30``, ``05:46:44``; None if that is no moment or its year cannot be known."""
         if token != self._token:

@@ -7,8 +7,20 @@
 from __future__ import annotations
 
 from sleepwatch.envelopes.bare import Bare
-from sleepwatch.envelopes.base import Envelope
-from sleepwatch.envelopes.detection import by_name, detect, names
+from sleepwatch.envelopes.base import Envelope, saved
+from sleepwatch.envelopes.detection import by_name, detect, names, restored
 from sleepwatch.envelopes.order import TURN_LIMIT, direction, reversed_order, turned
 
-__all__ = ["TURN_LIMIT", "Bare", "Envelope", "by_name", "detect", "direction", "names", "reversed_order", "turned"]
+__all__ = [
+    "TURN_LIMIT",
+    "Bare",
+    "Envelope",
+    "by_name",
+    "detect",
+    "direction",
+    "names",
+    "restored",
+    "reversed_order",
+    "saved",
+    "turned",
+]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Hashable
-from typing import ClassVar, Protocol
+from collections.abc import Callable, Hashable, Mapping
+from typing import Any, ClassVar, Protocol
 
 from sleepwatch.model import Record
 from sleepwatch.times import Calendar, LocalTimes
@@ -28,7 +28,13 @@ class Envelope(Protocol):
     def finish(self) -> list[Record]:
         """What was held back: pieces of a line whose end is missing (``partial``), lines that fit nothing.
 
-        Reading may go on afterwards, so a live reader can call it whenever its source falls silent.
+        Reading may go on afterwards, so a newest-first source can be read entry by entry.
+        """
+
+    def pause(self) -> list[Record]:
+        """The source has fallen silent: what was held back although it may be whole.
+
+        What is plainly unfinished stays held back; reading goes on.
         """
 
 
@@ -145,9 +151,43 @@ class Framed:
         self.flush(out)
         return out
 
+    def pause(self) -> list[Record]:
+        """See Envelope."""
+        if self._heir is not None:
+            return self._heir.pause()
+        out: list[Record] = []
+        self.release(out)
+        self.settle(out)
+        return out
+
+    def state(self) -> dict[str, Any]:
+        """What reading on in another process needs: plain values and records. See ``detection.restored``."""
+        kept = {name: value for name, value in vars(self).items() if name not in _REMADE}
+        pieces = getattr(self, "_pieces", None)
+        return {
+            "kept": kept,
+            "calendar": self.calendar.state(),
+            "pieces": None if pieces is None else pieces.open,
+            "heir": None if self._heir is None else saved(self._heir),
+        }
+
+    def resume(self, state: Mapping[str, Any], restore: Callable[[Mapping[str, Any]], Envelope]) -> None:
+        """Go on from a state that :meth:`state` gave; ``restore`` makes an envelope of what :func:`saved` gave."""
+        vars(self).update(state["kept"])
+        self.calendar.resume(state["calendar"])
+        if state["pieces"] is not None:
+            vars(self)["_pieces"].open = state["pieces"]
+        self._heir = None if state["heir"] is None else restore(state["heir"])
+
     def read(self, block: bytes, offset: int, out: list[Record]) -> None:
         """Append the records of the block's lines to ``out``."""
         raise NotImplementedError
+
+    def settle(self, out: list[Record]) -> None:
+        """Append what this envelope itself holds back although it may be whole."""
+        pieces = getattr(self, "_pieces", None)
+        if pieces is not None:
+            pieces.flush(out)
 
     def flush(self, out: list[Record]) -> None:
         """Append what this envelope itself holds back."""
@@ -234,6 +274,16 @@ class Framed:
         self._held.clear()
         out.extend(heir.feed(held, self._held_at))
         return True
+
+
+_REMADE = frozenset({"local", "calendar", "redetect", "_heir", "_pieces", "_writers"})
+"""Attributes that are made anew, or are kept in another form: in every envelope that has them."""
+
+
+def saved(envelope: Envelope) -> dict[str, Any]:
+    """An envelope in the middle of its source, for ``detection.restored``."""
+    assert isinstance(envelope, Framed)  # all that detect and by_name make are
+    return {"name": type(envelope).name, **envelope.state()}
 
 
 class LineFramed(Framed):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Mapping
+from typing import Any
 
 from sleepwatch.envelopes.bare import Bare
 from sleepwatch.envelopes.base import BOM, HEAD_LIMIT, Envelope, Framed
@@ -104,6 +106,18 @@ def by_name(name: str, *, local: LocalTimes | None = None) -> Envelope:
     if cls is None:
         raise SleepwatchError(f"there is no envelope '{name}'", hint=f"choose one of: {', '.join(names())}")
     return cls(local)
+
+
+def restored(state: Mapping[str, Any], *, local: LocalTimes | None = None) -> Envelope:
+    """The envelope :func:`~sleepwatch.envelopes.base.saved` was given, at the same place in its source.
+
+    Raises SleepwatchError for a name that there is not, KeyError for a state that is none.
+    """
+    envelope = by_name(state["name"], local=local)
+    assert isinstance(envelope, Framed)
+    envelope.redetect = lambda held: _find(held, local)
+    envelope.resume(state, lambda inner: restored(inner, local=local))
+    return envelope
 
 
 def names() -> list[str]:

@@ -7,10 +7,12 @@ the cursor (systemd ``src/shared/logs-show.c``, output_verbose). A value's furth
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import msgspec
 
-from sleepwatch.envelopes.base import TEXT_LIMIT
+from sleepwatch.envelopes.base import TEXT_LIMIT, Envelope
 from sleepwatch.envelopes.journal_fields import FIELDS, JournalEntries, realtime_us
 from sleepwatch.model import Record
 from sleepwatch.times import LocalTimes, fraction_us
@@ -103,6 +105,24 @@ class JournalVerbose(JournalEntries):
             return int(cursor[1], 16)
         us = self.calendar.zoned_us(head[1], head[2], head[4])
         return us + fraction_us(head[3]) if us is not None and head[3] else us
+
+    def settle(self, out: list[Record]) -> None:
+        """See Framed. Nothing ends an entry but the next one, so silence must do."""
+        self.flush(out)
+
+    def state(self) -> dict[str, Any]:
+        """See Framed."""
+        state = super().state()
+        entry = state["kept"].pop("_entry")
+        fields = None if entry is None else {**msgspec.structs.asdict(entry), "head": entry.head.group()}
+        return {**state, "entry": fields}
+
+    def resume(self, state: Mapping[str, Any], restore: Callable[[Mapping[str, Any]], Envelope]) -> None:
+        """See Framed."""
+        super().resume(state, restore)
+        fields = state["entry"]
+        head = _HEAD.fullmatch(fields["head"]) if fields is not None else None
+        self._entry = None if head is None else _Open(**{**fields, "head": head})
 
     def flush(self, out: list[Record]) -> None:
         """See Framed."""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Mapping
+from typing import Any
 
-from sleepwatch.envelopes.base import Envelope, LineFramed, chomp
+from sleepwatch.envelopes.base import Envelope, LineFramed, chomp, saved
 from sleepwatch.model import Record
 from sleepwatch.times import LocalTimes
 
@@ -36,6 +38,22 @@ class MailQuote(LineFramed):
         elif text:
             out.append(Record(text=text, offset=at))
         return True
+
+    def settle(self, out: list[Record]) -> None:
+        """See Framed."""
+        if self._inner is not None:
+            out += self._inner.pause()
+
+    def state(self) -> dict[str, Any]:
+        """See Framed."""
+        state = super().state()
+        inner = state["kept"].pop("_inner")
+        return {**state, "inner": None if inner is None else saved(inner)}
+
+    def resume(self, state: Mapping[str, Any], restore: Callable[[Mapping[str, Any]], Envelope]) -> None:
+        """See Framed."""
+        super().resume(state, restore)
+        self._inner = None if state["inner"] is None else restore(state["inner"])
 
     def flush(self, out: list[Record]) -> None:
         """See Framed."""

@@ -43,13 +43,20 @@ class BareLog:
         self._base += keep
         self._done = limit - keep
 
-    def settle(self, *, partial: bool) -> None:
-        """Nothing more came for a while: read what is there; ``partial``: an unfinished last line, too."""
+    def settle(self, *, partial: bool, newest: int = 0) -> None:
+        """Nothing more came for a while: read what is there, but for the ``newest`` bytes.
+
+        ``partial``: the last line may never be finished, so it is read as far as its end could not change it. Else it
+        waits, since what stands at a block's end is often half a number.
+        """
         buffer = self._buffer
-        limit = len(buffer) if partial else buffer.rfind(b"\n") + 1
+        whole = buffer.rfind(b"\n") + 1  # half a line behind them says nothing about them
+        limit = buffer.rfind(b"\n", 0, max(0, len(buffer) - newest)) + 1 if newest else whole
         if limit > self._done:
-            self._read(buffer, self._done, limit)
+            self._read(buffer[:whole], self._done, limit)
             self._done = limit
+        if partial and self._done == limit < len(buffer) and self._unfinished(buffer, limit):
+            self._done = len(buffer)
 
     def state(self) -> dict[str, object]:
         """What a restart needs to go on from here."""
@@ -111,6 +118,21 @@ class BareLog:
             line, offset = line[glued:], offset + glued
         self._recogniser.line(line, offset, literals, LinesAround(buffer, start), None, None)
         return end + 1 if end >= 0 else len(buffer)
+
+    def _unfinished(self, buffer: bytes, start: int) -> bool:
+        """Read the last line, whose end has not come; was it a record?"""
+        if self._recogniser.wanting or (start == 0 and self._base != self._first):
+            return False  # a life's first lines identify it: they are shown whole or not at all
+        literals = [literal for _, literal in self._gate.hits(memoryview(buffer)[start : start + HIT_REACH])]
+        return bool(literals) and self._recogniser.line(
+            buffer[start : start + REACH],
+            self._base + start,
+            literals,
+            LinesAround(buffer, start),
+            None,
+            None,
+            unfinished=True,
+        )
 
     def _walk(self, buffer: bytes, start: int, stop: int) -> None:
         """Show every line that begins in this stretch, while a life still wants its first stamped lines."""

@@ -58,9 +58,12 @@ class JournalLog:
         self._log.add(records)
         self._log.read(final=False)
 
-    def settle(self, *, partial: bool = False) -> None:
-        """Live: nothing more came for a while, so read what is there without its later neighbours."""
-        self._log.settle(partial=partial)
+    def settle(self, *, partial: bool = False, newest: int = 0) -> None:
+        """Live: nothing more came for a while, so read what is there without its later neighbours.
+
+        The ``newest`` records, if any, have only just come: they are only looked at as neighbours.
+        """
+        self._log.read_all_but(newest)
 
     def gap(self, cause: str) -> None:
         """Entries are missing here."""

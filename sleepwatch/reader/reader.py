@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from sleepwatch.envelopes import TURN_LIMIT, Envelope, by_name, detect, reversed_order, turned
+from sleepwatch.envelopes import TURN_LIMIT, Envelope, by_name, detect, restored, reversed_order, turned
+from sleepwatch.model import Record
+from sleepwatch.prefix import split
 from sleepwatch.reader.bare import BareLog
 from sleepwatch.reader.gate import Gate
 from sleepwatch.reader.recogniser import Recogniser, Sink
@@ -17,6 +19,7 @@ from sleepwatch.times import LocalTimes
 HEAD_BYTES = 64 << 10
 """How much of a source is looked at to tell its carrier, and what identifies a source whose lines carry no stamps."""
 _KEY_LINES = 8
+_STAMP_REACH = 256
 
 
 class Reader:
@@ -33,15 +36,20 @@ class Reader:
         gate: Gate | None = None,
         envelope: str | None = None,
         trace: Trace | None = None,
+        live: bool = False,
     ) -> None:
+        """``live``: the log is read as it grows, so it stands oldest first whatever its first lines look like."""
         self._gate = gate or Gate(rules.literals)
         self._recogniser = Recogniser(rules, "", sink, trace=trace)
         self._forced = envelope
+        self._live = live
         self._local: LocalTimes | None = None
         self._offset = 0
         self._head: bytes = b""
         self._log: BareLog | FramedLog | None = None
         self._turning: bytes | None = None
+        self._carrier: str | None = None
+        """The carrier of the last file that was long enough to tell."""
         self.envelope: Envelope | None = None
         """The open file's; told from its first lines unless one was forced."""
         self.bytes = 0
@@ -108,15 +116,37 @@ class Reader:
             self._log.add(turned(self._turning, self.envelope))
             self._log.read(final=True)
 
-    def settle(self, *, partial: bool = False) -> None:
+    def settle(self, *, partial: bool = False, newest: int = 0) -> None:
         """Live: nothing more came for a while, so read what is there without its later neighbours.
 
-        ``partial``: a last line without an end counts as written, too.
+        ``partial``: it has been silent for so long that what is unfinished may stay so. The ``newest`` bytes, if any,
+        have only just come: they are only looked at as neighbours.
         """
-        if self._log is None and self._turning is None and self._head.count(b"\n") >= _KEY_LINES:
+        if self._log is None and self._turning is None and self._enough(patient=partial):
             self._begin(final=False)
         if self._log is not None and self._turning is None:
-            self._log.settle(partial=partial)
+            self._log.settle(partial=partial, newest=newest)
+
+    def _enough(self, *, patient: bool) -> bool:
+        """Do the lines that are there tell the carrier, and identify what has no stamps?
+
+        Fewer than these must do where they will: a log that was rotated in a quiet hour, a server that died at once.
+        """
+        lines = [line for line in self._head[: self._head.rfind(b"\n") + 1].split(b"\n") if line.strip()]
+        if len(lines) >= _KEY_LINES:
+            return True
+        if not lines or not (patient or self._recogniser.head_key):
+            return False
+        envelope = self._envelope_of(self._head)
+        if self._recogniser.head_key:
+            return self._carrier == type(envelope).name
+        records = [Record(text=line, offset=0) for line in lines] if envelope.name == "bare" else envelope.feed(
+            self._head[: self._head.rfind(b"\n") + 1], 0
+        )  # fmt: skip
+        return any(split(record.text[:_STAMP_REACH]).clock_us is not None for record in records)
+
+    def _envelope_of(self, head: bytes) -> Envelope:
+        return by_name(self._forced, local=self._local) if self._forced else detect(head, local=self._local)
 
     def state(self) -> dict[str, object]:
         """What a restart needs to go on from here: for :func:`sleepwatch.engine.state.dump`."""
@@ -125,7 +155,7 @@ class Reader:
             "bytes": self.bytes,
             "head": self._head,
             "offset": self._offset,
-            "envelope": None if self._log is None or self.envelope is None else self.envelope.name.rpartition("+")[2],
+            "carrier": self._carrier,
             "log": None if self._log is None else self._log.state(),
         }
 
@@ -133,14 +163,17 @@ class Reader:
         """Go on from a state that :meth:`state` gave: the same file is open, read as far."""
         self._recogniser.resume(state["recogniser"])
         self.bytes, self._head, self._local = state["bytes"], state["head"], local
-        self._offset = state["offset"]
-        if state["envelope"] is not None:
-            self.envelope = by_name(state["envelope"], local=local)
-            if self.envelope.name == "bare":
-                self._log = BareLog(self._recogniser, self._gate)
-            else:
-                self._log = FramedLog(self._recogniser, self._gate, self.envelope)
-            self._log.resume(state["log"])
+        self._offset, self._carrier = state["offset"], state["carrier"]
+        log = state["log"]
+        if log is None:
+            return
+        if "envelope" in log:
+            self.envelope = restored(log["envelope"], local=local)
+            self._log = FramedLog(self._recogniser, self._gate, self.envelope)
+        else:
+            self.envelope = by_name("bare", local=local)
+            self._log = BareLog(self._recogniser, self._gate)
+        self._log.resume(log)
 
     def gap(self, cause: str) -> None:
         """Lines are missing here."""
@@ -153,13 +186,14 @@ class Reader:
     def _begin(self, *, final: bool) -> None:
         data, self._head = self._head, b""
         head = data[:HEAD_BYTES]
-        self.envelope = by_name(self._forced, local=self._local) if self._forced else detect(head, local=self._local)
+        self.envelope = self._envelope_of(head)
+        self._carrier = type(self.envelope).name
         if not self._recogniser.head_key:
             lines = [line.strip() for line in head.split(b"\n", 4 * _KEY_LINES)]
             self._recogniser.head_key = b"\n".join([line for line in lines if line][:_KEY_LINES]) or b"empty"
         elif self.envelope.name == "bare":
             self._recogniser.joins(head)
-        backwards = reversed_order(head, self.envelope)
+        backwards = not self._live and reversed_order(head, self.envelope)
         if self.envelope.name == "bare" and not backwards:
             self._log = BareLog(self._recogniser, self._gate, self._offset)
         else:

@@ -63,9 +63,20 @@ class Recogniser:
     # -- one line -------------------------------------------------------------------------------------------------
 
     def line(
-        self, line: bytes, offset: int, literals: Iterable[int], around: Around, writer: Writer, record: Record | None
-    ) -> None:
-        """A candidate line: ``line`` begins at ``offset`` in the source and holds the literals of these numbers."""
+        self,
+        line: bytes,
+        offset: int,
+        literals: Iterable[int],
+        around: Around,
+        writer: Writer,
+        record: Record | None,
+        *,
+        unfinished: bool = False,
+    ) -> bool:
+        """A candidate line: ``line`` begins at ``offset`` in the source and holds the literals of these numbers.
+
+        Was it taken for a record? An ``unfinished`` one, whose end has not come, is only where no end could change it.
+        """
         head = split(line)
         around.ports = head.ports
         pattern, match = self._match(head, literals, record)
@@ -77,14 +88,16 @@ class Recogniser:
                 head, head.body_at = after, after.body_at + torn.end()
             else:
                 pattern = None
+        if unfinished and not (pattern is not None and match is not None and pattern.surely_ends(match, head.body)):
+            return False
         if pattern is None or match is None:
             if self.trace is not None:
                 self._tell(line, offset, head, literals, record)
             self.show(head, writer)
-            return
+            return False
         stream = self.stream(head.ports, writer, record)
         if stream is None and self.trace is None:
-            return
+            return False
         text, at = _written(line, head, match)
         event = Event(
             type=pattern.event,
@@ -104,9 +117,10 @@ class Recogniser:
         if self.trace is not None:
             self._tell(line, offset, head, literals, record, event=event, refused=refused, stream=stream)
         if refused is not None or stream is None:
-            return
+            return False
         self.emit(stream, event)
         self.show(head, writer)
+        return True
 
     def _tell(
         self,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from sleepwatch.envelopes import Envelope
+from sleepwatch.envelopes import Envelope, saved
 from sleepwatch.model import Record
 from sleepwatch.prefix import split
 from sleepwatch.reader.gate import Gate
@@ -51,33 +51,38 @@ class FramedLog:
             self.add(self._envelope.finish())
         self.read(final=final)
 
-    def settle(self, *, partial: bool) -> None:
-        """Nothing more came for a while: read what is there; ``partial``: what the carrier holds back, too."""
-        if partial:
-            if self._rest:
-                self.add(self._envelope.feed(self._rest, self._offset))
-                self._offset += len(self._rest)
-                self._rest = b""
-            self.add(self._envelope.finish())
-        self.read(final=True)
+    def settle(self, *, partial: bool, newest: int = 0) -> None:
+        """Nothing more came for a while: read what is there, but for the ``newest`` bytes.
+
+        ``partial``: what the carrier holds back, too.
+
+        A line of the carrier's own whose end has not come is never read: without it, it means nothing.
+        """
+        if partial and not self._rest:
+            self.add(self._envelope.pause())
+        end = self._offset + len(self._rest) - newest
+        fresh = 0
+        while newest and fresh < len(self._records) and self._records[-1 - fresh].offset >= end:
+            fresh += 1
+        self.read_all_but(fresh)
 
     def state(self) -> dict[str, object]:
-        """What a restart needs to go on from here. What the envelope holds back is released first."""
-        self.add(self._envelope.finish())
+        """What a restart needs to go on from here."""
         return {
+            "envelope": saved(self._envelope),
             "rest": self._rest,
             "offset": self._offset,
             "records": self._records,
             "hits": self._hits,
             "done": self._done,
-            "walls": (self.first_wall_us, self.last_wall_us),
+            "walls": (self.first_wall_us, self.last_wall_us, self.set_backs),
         }
 
     def resume(self, state: Mapping[str, Any]) -> None:
         """Go on from a state that :meth:`state` gave."""
         self._rest, self._offset = state["rest"], state["offset"]
         self._records, self._hits, self._done = state["records"], state["hits"], state["done"]
-        self.first_wall_us, self.last_wall_us = state["walls"]
+        self.first_wall_us, self.last_wall_us, self.set_backs = state["walls"]
 
     def add(self, records: list[Record]) -> None:
         """Further records of the source; the gate looks through all their texts in one go."""
@@ -100,7 +105,11 @@ class FramedLog:
 
     def read(self, *, final: bool) -> None:
         """Read the records whose neighbours are all there."""
-        limit = len(self._records) if final else len(self._records) - RECORDS
+        self.read_all_but(0 if final else RECORDS)
+
+    def read_all_but(self, last: int) -> None:
+        """Read the records but for so many of the last, which are only looked at as neighbours."""
+        limit = len(self._records) - last
         if limit <= self._done:
             return
         for at in range(self._done, limit):
