@@ -53,8 +53,8 @@ class Publisher:
             from sleepwatch.metrics import cause
 
             self._metrics.gaps.update(cause(gap.cause) for gap in found.gaps)
-            latest = {incident.id: incident for incident in found.incidents}
-            self._metrics.incidents.update((latest[one].kind, latest[one].severity) for one in new)
+            incidents = found.incidents
+            self._metrics.incidents.update((incidents[one].kind, incidents[one].severity) for one in new)
 
     def due(self, monotonic_us: int) -> bool:
         """Whether it is time to publish again."""

@@ -19,6 +19,7 @@ from sleepwatch import __version__
 from sleepwatch.config import ConfigError, Settings
 from sleepwatch.engine import Now
 from sleepwatch.engine.state import StateError
+from sleepwatch.errors import StoreError
 from sleepwatch.lock import take_lock
 from sleepwatch.model import Incident, ScanResult
 from sleepwatch.printable import printable
@@ -45,6 +46,7 @@ from sleepwatch.store.daemon import (
     checkpoints,
     forget_lives,
     known_incident,
+    open_blindness,
     open_counts,
     pulse,
     save_checkpoint,
@@ -63,6 +65,8 @@ DAY_US = 86_400_000_000
 BEAT_US = 30_000_000
 """The pulse is written at least this often."""
 FORGET_EVERY_US = 3_600_000_000
+TRY_AGAIN_US = 5_000_000
+"""The database could not be written: the next try."""
 PUMP_BYTES = 4 << 20
 """Read of one log before the next has its turn."""
 TOLD = 1_000
@@ -121,9 +125,14 @@ class Service:
         self._notices: Watch | None = None
         self._watches: dict[str, SourceWatch] = {}
         self._saved: dict[str, Checkpoint] = {}
+        self._blind: dict[str, list[Incident]] = {}
+        """Sources that an earlier run left blind, as long as they were not taken up."""
         self._pulse: Pulse | None = None
         self._told: dict[str, tuple[str, str, str, int]] = {}
         """What was printed last of the latest incidents."""
+        self._try_again_us = 0
+        self._whole = False
+        """What is in memory is in step with how far was read: it may be stored."""
         self._saved_us: int | None = None
         self._forgot_us = 0
         self.stopping = False
@@ -139,6 +148,7 @@ class Service:
         self._lock = take_lock(self.database)
         self._store = open_store(self.database)
         self._saved = checkpoints(self._store)
+        self._blind = open_blindness(self._store)
         before = pulse(self._store)
         now = self._clock.now()
         self._pulse = Pulse(pid=os.getpid(), version=__version__, started_us=now.wall_us, beat_us=now.wall_us)
@@ -150,6 +160,8 @@ class Service:
         if self._surroundings is not None:
             self._surroundings.look(now.monotonic_us)
             self._watch_what_is_found(now)
+        self._end_blindness_elsewhere(now)
+        self._whole = True
         self._notifier.send("READY=1", f"STATUS={self._status()}")
 
     def _follow(self, now: Now) -> None:
@@ -194,8 +206,18 @@ class Service:
 
     def step(self) -> int:
         """Look at everything once; returns how long to wait, at most, until the next look, in microseconds."""
+        with self._in_one_go():
+            return self._step(self._clock.now())
+
+    @contextlib.contextmanager
+    def _in_one_go(self) -> Iterator[None]:
+        """If this is broken off, what is in memory is not stored any more: a restart reads it again."""
+        self._whole = False
+        yield
+        self._whole = True
+
+    def _step(self, now: Now) -> int:
         assert self._followers is not None
-        now = self._clock.now()
         self.steps += 1
         following = self.settings.following
         for follower, pieces in self._followers.poll(now.monotonic_us, now.wall_us, PUMP_BYTES):
@@ -205,7 +227,7 @@ class Service:
         self._leave(set(self._followers.vanished) & set(self._watches), now)
         for path, follower in self._followers.followers.items():
             watch = self._watch_of(follower, now)
-            watch.tick(now, partial_us=round(following.partial_seconds * 1e6))
+            watch.tick(now, partial_us=round(following.partial_seconds * 1e6), unread=follower.unread)
             if not self._is_over(path, follower):
                 blind_us = round(following.blind_seconds * 1e6)
                 watch.look_at_source(follower.state, follower.unread, now, blind_us=blind_us)
@@ -254,9 +276,23 @@ class Service:
             saved = self._saved.get(path)
             if saved is not None:
                 self._go_on(watch, saved, now)
+            watch.was_blind(self._blind.pop(printable(path), ()))
         elif isinstance(watch, JournalWatch) and isinstance(follower, JournalFollower):
             watch.follow_with(follower)
         return watch
+
+    def _end_blindness_elsewhere(self, now: Now) -> None:
+        """What an earlier run could not see, and this one does not look at."""
+        assert self._store is not None
+        assert self._followers is not None
+        for path in set(self._blind) - set(map(printable, self._followers.followers)):
+            left = [
+                msgspec.structs.replace(
+                    one, state="recovered", closed_us=now.wall_us, reason="it is no longer watched"
+                )
+                for one in self._blind.pop(path)
+            ]
+            self._store.record(ScanResult(sources=(), lives=(), incidents=tuple(left), gaps=(), whole=False))
 
     def _new_watch(self, follower: Follower) -> SourceWatch:
         if isinstance(follower, JournalFollower):
@@ -286,11 +322,12 @@ class Service:
         except ConfigError as error:
             self._complain.say(f"the new configuration is refused, the old one stays: {error}", now)
             return
-        self._watch_instead(settings, self._found, now)
-        self._say("configuration read again")
-        self._offer_metrics(now)
-        self._finding = None
-        self._watch_what_is_found(now)
+        with self._in_one_go():
+            self._watch_instead(settings, self._found, now)
+            self._say("configuration read again")
+            self._offer_metrics(now)
+            self._finding = None
+            self._watch_what_is_found(now)
 
     def _watch_instead(self, settings: Settings, found: Sources, now: Now) -> None:
         """Take over other sources. What is among both is gone on with, open lives and all."""
@@ -383,22 +420,29 @@ class Service:
         """Store what was found, with how far everything was read: at once what is urgent, else every few seconds."""
         if not (always or self._saved_us is None or self._save_is_due(now.monotonic_us - self._saved_us)):
             return
+        if not always and now.monotonic_us < self._try_again_us:
+            return
         assert self._store is not None
         assert self._pulse is not None
-        found = {path: watch.take_out() for path, watch in self._watches.items()}
+        found = {path: watch.found() for path, watch in self._watches.items()}
         self._pulse = msgspec.structs.replace(self._pulse, beat_us=now.wall_us)
         new: dict[str, list[str]] = {}
-        with self._store.transaction() as transaction:
-            for path, one in found.items():
-                new[path] = self._store_found(transaction, self._watches[path], one)
-            self._save_places(transaction, now)
-            save_pulse(transaction, self._pulse)
-            if now.monotonic_us - self._forgot_us >= FORGET_EVERY_US:
-                forget_lives(transaction, now.wall_us - round(self.settings.database.keep_days * DAY_US))
-                self._forgot_us = now.monotonic_us
+        try:
+            with self._store.transaction() as transaction:
+                for path, one in found.items():
+                    new[path] = self._store_found(transaction, self._watches[path], one)
+                self._save_places(transaction, now)
+                save_pulse(transaction, self._pulse)
+                if now.monotonic_us - self._forgot_us >= FORGET_EVERY_US:
+                    forget_lives(transaction, now.wall_us - round(self.settings.database.keep_days * DAY_US))
+                    self._forgot_us = now.monotonic_us
+        except StoreError as error:  # locked, or the disk is full: that passes
+            self._try_again_us = now.monotonic_us + TRY_AGAIN_US
+            self._complain.say(f"nothing can be stored now; what is found is kept, and tried again: {error}", now)
+            return
         self._saved_us = now.monotonic_us
         for path, one in found.items():
-            self._watches[path].dirty = False
+            self._watches[path].stored()
             self._tell(one)
             self._publisher.count(one, new[path])
             if one.urgent:
@@ -412,22 +456,21 @@ class Service:
 
     def _store_found(self, transaction: Transaction, watch: SourceWatch, found: Found) -> list[str]:
         """Store what a watch found; returns the ids of incidents that were not known before, above ``possible``."""
-        latest = {incident.id: incident for incident in found.incidents}
-        certain = [one.id for one in latest.values() if one.confidence != "possible"]
+        certain = [one.id for one in found.incidents.values() if one.confidence != "possible"]
         new = [one for one in certain if not known_incident(transaction, one)]
         transaction.record(
             ScanResult(
                 sources=(watch.info(),),
                 lives=tuple(found.lives),
-                incidents=tuple(latest.values()),
+                incidents=tuple(found.incidents.values()),
                 gaps=tuple(found.gaps),
                 whole=False,
             ),
             self._rules.digest,
+            told=found.told,
         )
-        for incident, reason in found.withdrawn:
-            if incident.id not in latest:
-                transaction.withdraw(incident, reason, self._rules.digest)
+        for incident, reason in found.withdrawn.values():
+            transaction.withdraw(incident, reason, self._rules.digest)
         return new
 
     def _save_places(self, transaction: Transaction, now: Now) -> None:
@@ -462,14 +505,14 @@ class Service:
 
     def _tell(self, found: Found) -> None:
         """Print what changed, for the person who looks on."""
-        for incident in found.incidents:
+        for incident in found.steps:
             told = (incident.kind, incident.confidence, incident.state, incident.count)
             if incident.confidence != "possible" and self._told.get(incident.id) != told:
                 self._told[incident.id] = told
                 while len(self._told) > TOLD:
                     del self._told[next(iter(self._told))]
                 self._say(_line(incident))
-        for incident, reason in found.withdrawn:
+        for incident, reason in found.withdrawn.values():
             if self._told.pop(incident.id, None) is not None:
                 self._say(f"withdrawn: {incident.kind} {incident.server} {incident.id} ({reason})")
 
@@ -492,7 +535,7 @@ class Service:
             ends.callback(self._publisher.close)
             if self._followers is not None:
                 ends.callback(self._followers.close)
-            if self._store is not None and self._pulse is not None:
+            if self._whole and self._store is not None and self._pulse is not None:
                 now = self._clock.now()
                 self._pulse = msgspec.structs.replace(self._pulse, stopped_us=now.wall_us)
                 self._save(now, always=True)

@@ -1,13 +1,14 @@
 """One watched source: what its follower delivers, through the reader and the engine, as it grows.
 
 The same reader and engine as :mod:`sleepwatch.scan`; only the caller differs. Pure of clock and store: time is passed
-in, and what was found is taken out with :meth:`SourceWatch.take_out`.
+in, and what was found is asked for with :meth:`SourceWatch.found`.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
@@ -26,6 +27,10 @@ SETTLE_US = 10_000
 """What came last is read without its later neighbours after this time of silence."""
 SETTLE_AT_MOST_US = 30_000
 """… and at this age although more keeps coming."""
+WAIT_US = 250_000
+"""While something waits, this is how often the clock is looked at."""
+LATE_US = 1_000_000
+"""A look that comes later than this after it was due: this process, and it may be the server too, stood still."""
 SILENT_US = 120_000_000
 """A server that works, with no request its log knows of, writes within this time."""
 SILENT_AT_WORK_US = 1_800_000_000
@@ -33,11 +38,16 @@ SILENT_AT_WORK_US = 1_800_000_000
 
 
 class Found(msgspec.Struct, kw_only=True):
-    """What a watch found out since it was last asked."""
+    """What a watch found out and was not yet stored."""
 
-    incidents: list[Incident] = []
-    """In the order they changed; the last of each id is how it stands."""
-    withdrawn: list[tuple[Incident, str]] = []
+    incidents: dict[str, Incident] = {}
+    """What changed, as it stands now, by id."""
+    told: dict[str, Incident | None] = {}
+    """How each of them stood when it was stored last; None where it was not."""
+    steps: list[Incident] = []
+    """The same with every state it went through, in order, for the person who looks on."""
+    withdrawn: dict[str, tuple[Incident, str]] = {}
+    """What was taken back and stays so, by id, with the reason."""
     lives: list[Life] = []
     gaps: list[Gap] = []
 
@@ -45,6 +55,20 @@ class Found(msgspec.Struct, kw_only=True):
     def urgent(self) -> bool:
         """Something a person may have to know: to be stored at once."""
         return bool(self.incidents or self.withdrawn or self.gaps)
+
+    def changes(self, incident: Incident, before: Incident | None) -> None:
+        """An incident opened or changed."""
+        self.told.setdefault(incident.id, before)
+        self.incidents[incident.id] = incident
+        self.steps.append(incident)
+        self.withdrawn.pop(incident.id, None)
+
+    def takes_back(self, incident: Incident, reason: str) -> None:
+        """It was none."""
+        self.told.setdefault(incident.id, incident)
+        if self.incidents.pop(incident.id, None) is not None:
+            self.steps = [one for one in self.steps if one.id != incident.id]
+        self.withdrawn[incident.id] = incident, reason
 
 
 class SourceWatch:
@@ -59,14 +83,24 @@ class SourceWatch:
         self._engine = Engine(words, live=True)
         self._file: str | None = None
         self._found = Found()
+        self._ended: list[Life] = []
+        """Lives that ended and were not yet stored."""
         self._unsettled_us: int | None = None
         """Since when something has been fed that was not settled."""
-        self._fed_us: int | None = None
-        self._partial = False
+        self._recent: deque[tuple[int, int]] = deque()
+        """What was fed within the last moment: when, and how much."""
+        self._fed_us = 0
+        self._unfinished = False
+        """What was fed last may have an end that never comes."""
+        self._ticked_us = 0
+        self._partial_us = 0
+        self._looked_us: int | None = None
+        self._lost_us = 0
+        """Time that passed while nobody looked although something waited."""
         self._telling = False
         """The reader is being told of a gap that is already noted."""
-        self.dirty = False
-        """Its state has changed since it was last saved."""
+        self.dirty = True
+        """Its state has changed since it was last saved, or was never saved: then a restart would not know the file."""
         self.bytes = self.lines = self.rotations = 0
         """Taken since the start."""
         self.read_until_us: int | None = None
@@ -78,31 +112,60 @@ class SourceWatch:
         self._behind: tuple[int, int] | None = None
         """Since when something has been unread all the time, and how much was then."""
 
-    def _fed(self, count: int, lines: int, now: Now, *, partial: bool) -> None:
-        """So many bytes and lines have been given to the reader; ``partial``: the last line has no end yet."""
+    def _fed(self, count: int, lines: int, now: Now, *, units: int) -> None:
+        """So many bytes and lines have been given to the reader, which counts them as so many ``units``."""
         self.bytes += count
         self.lines += lines
         self._speaks("its server writes again", now)
         self._unsettled_us = self._unsettled_us if self._unsettled_us is not None else now.monotonic_us
         self._fed_us = now.monotonic_us
-        self._partial = partial
+        self._recent.append((now.monotonic_us, units))
+        self._unfinished = True
         self.dirty = True
 
-    def tick(self, now: Now, *, partial_us: int) -> None:
-        """Time has passed: read what has settled, and let the engine see how long things have waited."""
-        if self._unsettled_us is not None and self._fed_us is not None:
-            silent = now.monotonic_us - self._fed_us
-            if silent >= SETTLE_US or now.monotonic_us - self._unsettled_us >= SETTLE_AT_MOST_US:
-                self._reader.settle(partial=self._partial and silent >= partial_us)
-                self._unsettled_us = self._fed_us if self._partial and silent < partial_us else None
-                self.dirty = True
-        self._take_over(self._engine.tick(now))
+    def tick(self, now: Now, *, partial_us: int, unread: int = 0) -> None:
+        """Time has passed: read what has settled, and let the engine see how long things have waited.
+
+        ``unread``: so much is known to be in the log. What it says is not known, so nothing follows from silence.
+        """
+        watched = self._watched(now)
+        self._engine.at(watched)
+        self._ticked_us, self._partial_us = now.monotonic_us, partial_us
+        while self._recent and now.monotonic_us - self._recent[0][0] >= SETTLE_US:
+            self._recent.popleft()
+        if self._unfinished and now.monotonic_us - self._fed_us >= partial_us:
+            self._reader.settle(partial=True)
+            self._unfinished = False
+            self._unsettled_us = None
+            self.dirty = True
+        elif self._unsettled_us is not None and (
+            not self._recent or now.monotonic_us - self._unsettled_us >= SETTLE_AT_MOST_US
+        ):
+            self._reader.settle(newest=sum(size for _, size in self._recent))
+            self._unsettled_us = self._recent[0][0] if self._recent else None
+            self.dirty = True
+        if self._unsettled_us is None and not unread:
+            self._take_over(self._engine.tick(watched))
+
+    def _watched(self, now: Now) -> Now:
+        """The time, but for what passed while this process stood still: it saw nothing then, and proves nothing by it.
+
+        A machine that was paused, a stopped process: a server that shares its fate has not waited either.
+        """
+        if self._looked_us is not None and self._engine.waits:
+            self._lost_us += max(0, now.monotonic_us - self._looked_us - WAIT_US - LATE_US)
+        self._looked_us = now.monotonic_us
+        return Now(now.monotonic_us - self._lost_us, now.wall_us)
 
     def wants_us(self) -> int | None:
         """How soon :meth:`tick` should be called again; None where only new bytes matter."""
         if self._unsettled_us is not None:
-            return 250_000 if self._partial else SETTLE_US
-        return 250_000 if self._engine.waits else None
+            return SETTLE_US
+        wants = WAIT_US if self._engine.waits else None
+        if self._unfinished:
+            left = max(SETTLE_US, self._fed_us + self._partial_us - self._ticked_us)
+            return min(left, wants) if wants is not None else left
+        return wants
 
     # -- what it found --------------------------------------------------------------------------------------------
 
@@ -111,11 +174,17 @@ class SourceWatch:
         """It has found something that is to be stored at once."""
         return self._found.urgent
 
-    def take_out(self) -> Found:
-        """What was found since the last call."""
-        found, self._found = self._found, Found()
-        found.lives = [*self._engine.drain_lives(), *self._engine.current_lives()]
-        return found
+    def found(self) -> Found:
+        """What was found and not yet :meth:`stored`."""
+        self._ended += self._engine.drain_lives()
+        self._found.lives = [*self._ended, *self._engine.current_lives()]
+        return self._found
+
+    def stored(self) -> None:
+        """All that was found is stored, and so is the state."""
+        self._found = Found()
+        self._ended = []
+        self.dirty = False
 
     @property
     def events(self) -> int:
@@ -146,6 +215,7 @@ class SourceWatch:
 
     def _missing(self, gap: Gap) -> None:
         """The follower could not deliver a stretch."""
+        self._reader.settle()
         self._found.gaps.append(gap)
         self._telling = True
         self._reader.gap(gap.cause)
@@ -161,9 +231,9 @@ class SourceWatch:
         for transition in output.transitions:
             self.dirty = True
             if transition.withdrawn:
-                self._found.withdrawn.append((transition.incident, "what followed does not bear it out"))
+                self._found.takes_back(transition.incident, "what followed does not bear it out")
             else:
-                self._found.incidents.append(transition.incident)
+                self._found.changes(transition.incident, transition.before)
 
     # -- blindness ------------------------------------------------------------------------------------------------
 
@@ -217,6 +287,14 @@ class SourceWatch:
             self._end(self._blind, "it is no longer watched", now)
             self._blind = None
 
+    def was_blind(self, incidents: Iterable[Incident]) -> None:
+        """An earlier run left these open: they go on, or end now, but are not opened again."""
+        for incident in incidents:
+            if incident.id == self._blind_id("mute", incident.opened_us or 0):
+                self._mute = incident
+            else:
+                self._blind = incident
+
     def _speaks(self, reason: str, now: Now) -> None:
         if self._mute is not None:
             self._end(self._mute, reason, now)
@@ -224,20 +302,19 @@ class SourceWatch:
 
     def _begin(self, subject: str, reason: str, since_us: int) -> Incident:
         incident = self._blindness(subject, reason, since_us)
-        self._found.incidents.append(incident)
+        self._found.changes(incident, None)
         self.dirty = True
         return incident
 
     def _end(self, incident: Incident, reason: str, now: Now) -> None:
         ended = msgspec.structs.replace(incident, state="recovered", closed_us=now.wall_us, reason=reason)
-        self._found.incidents.append(ended)
+        self._found.changes(ended, incident)
         self.dirty = True
 
     def _blindness(self, subject: str, reason: str, since_us: int) -> Incident:
         words = self._words["blind"]
-        key = hashlib.sha256(f"{subject}\0{self.path}\0{since_us}".encode()).hexdigest()[:20]
         return Incident(
-            id=key,
+            id=self._blind_id(subject, since_us),
             kind="blind",
             confidence="confirmed",
             state="open",
@@ -250,6 +327,9 @@ class SourceWatch:
             opened_us=since_us,
         )
 
+    def _blind_id(self, subject: str, since_us: int) -> str:
+        return hashlib.sha256(f"{subject}\0{self.path}\0{since_us}".encode()).hexdigest()[:20]
+
     # -- over a restart -------------------------------------------------------------------------------------------
 
     def state(self) -> bytes:
@@ -259,9 +339,6 @@ class SourceWatch:
                 "engine": self._engine.state(),
                 "reader": self._reader.state(),
                 "file": self._file,
-                "blind": self._blind,
-                "mute": self._mute,
-                "partial": self._partial,
             }
         )
 
@@ -271,11 +348,11 @@ class SourceWatch:
         try:
             self._reader.resume(state["reader"], local=LocalTimes(reference_us=now.wall_us))
             self._engine.resume(state["engine"])
-            self._file, self._blind, self._partial = state["file"], state["blind"], state["partial"]
-            self._mute = state["mute"]
+            self._file = state["file"]
         except (KeyError, TypeError, AttributeError) as error:
             raise StateError(f"the saved state is damaged ({error})") from error
         self._unsettled_us = self._fed_us = now.monotonic_us
+        self._unfinished = True
 
 
 class LogWatch(SourceWatch):
@@ -287,16 +364,16 @@ class LogWatch(SourceWatch):
         self, path: str, rules: RuleSet, gate: Gate, words: Mapping[str, Words], *, envelope: str | None = None
     ) -> None:
         super().__init__(path, words)
-        self._reader = Reader(rules, self._sink, gate=gate, envelope=envelope)
+        self._reader = Reader(rules, self._sink, gate=gate, envelope=envelope, live=True)
 
     def take(self, piece: Piece, now: Now) -> None:
         """What a follower delivered."""
+        self._engine.at(self._watched(now))
         if piece.kind == "bytes":
             if self._file != piece.file:
                 self._open(piece, now)
             self._reader.feed(piece.data)
-            ended = piece.data.endswith(b"\n")
-            self._fed(len(piece.data), piece.data.count(b"\n"), now, partial=not ended)
+            self._fed(len(piece.data), piece.data.count(b"\n"), now, units=len(piece.data))
         elif piece.kind == "rotated":
             self.rotations += 1
             if self._file is not None:

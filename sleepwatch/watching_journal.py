@@ -33,10 +33,11 @@ class JournalWatch(SourceWatch):
 
     def take(self, piece: JournalPiece, now: Now) -> None:
         """What the follower delivered."""
+        self._engine.at(self._watched(now))
         if piece.kind == "records":
             self._reader.feed(piece.records)
             size = sum(len(record.text) for record in piece.records)
-            self._fed(size, len(piece.records), now, partial=self._follower.holds)
+            self._fed(size, len(piece.records), now, units=len(piece.records))
         else:
             self._missing(
                 Gap(source=self.path, cause=piece.cause, from_us=piece.from_us, to_us=piece.to_us or now.wall_us)
@@ -46,13 +47,13 @@ class JournalWatch(SourceWatch):
         """Another follower delivers from now on, for the same part of the journal."""
         self._follower = follower
 
-    def tick(self, now: Now, *, partial_us: int) -> None:
+    def tick(self, now: Now, *, partial_us: int, unread: int = 0) -> None:
         """See SourceWatch. Long lines come in several entries, so their pieces wait as unfinished lines do."""
-        if self._fed_us is not None and self._partial and now.monotonic_us - self._fed_us >= partial_us:
+        if self._unfinished and now.monotonic_us - self._fed_us >= partial_us:
             pieces = self._follower.flush()
             if pieces:
                 self._reader.feed(pieces)
-        super().tick(now, partial_us=partial_us)
+        super().tick(now, partial_us=partial_us, unread=unread)
 
     def wants_us(self) -> int | None:
         """See SourceWatch. A journal that is closed tells nobody that there is something to read."""

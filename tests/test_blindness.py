@@ -192,7 +192,9 @@ def watch_log() -> Callable[[], LogWatch]:
 def _look(watch: LogWatch, at_s: int, unread: int, state: str = "following") -> list[str]:
     now = Now(at_s * SECOND, WALL_US + at_s * SECOND)
     watch.look_at_source(State(state, 0), unread, now, blind_us=MINUTE)
-    return [f"{one.state}: {one.reason}" for one in watch.take_out().incidents]
+    found = watch.found().incidents.values()
+    watch.stored()
+    return [f"{one.state}: {one.reason}" for one in found]
 
 
 def test_a_log_that_grows_unread(watch_log: Callable[[], LogWatch]) -> None:

@@ -29,6 +29,7 @@ from sleepwatch.engine.lives import LifeState, Now, Row, Server, describe, diges
 from sleepwatch.engine.remedy import filled
 from sleepwatch.engine.streams import HEAD_LINES
 from sleepwatch.engine.verdicts import (
+    GRACE_US,
     LOOP_DEATHS,
     SIGSEGV,
     Exit,
@@ -40,6 +41,7 @@ from sleepwatch.engine.verdicts import (
     grade,
     hung_requests,
     is_planned,
+    overdue_after_us,
     signal_of,
     stalled_requests,
     wake_overdue,
@@ -110,6 +112,10 @@ class Engine:
 
     # -- calls ----------------------------------------------------------------------------------------------------
 
+    def at(self, now: Now) -> None:
+        """Live: the time at which what is fed next happens."""
+        self._now = now
+
     def feed(self, event: Event) -> Output:
         """One recognised line, in the order of its source."""
         self.events += 1
@@ -126,23 +132,24 @@ class Engine:
             if event.type == "sleep.enter" or event.type == "sleep.entered":
                 self._falls_asleep(life, event)
             else:
-                if event.type.startswith("sleep.exit"):
-                    if life.ledger.phase is Phase.AWAKE:
-                        self._settle(life)  # its falling asleep is not in the log: this is another sleep
-                    life.sleep_seen = self._now  # from here on it is the wake that is waited for
-                if life.ledger.apply(event):
+                if event.type.startswith("sleep.exit") and life.ledger.phase is Phase.AWAKE:
+                    self._settle(life)  # its falling asleep is not in the log: this is another sleep
+                phase = life.ledger.phase
+                changed = life.ledger.apply(event)
+                if life.ledger.phase is not phase:
+                    life.phase_seen, life.judged_us = self._now, None
+                if changed:
                     self._judge(life)
             if life.server.row is not None and (life.ledger.served or life.ledger.listening):
                 self._ends_row(life.server)
         return self._output()
 
     def tick(self, now: Now) -> Output:
-        """Time has passed: what was waiting may have waited long enough."""
+        """Time has passed, and all that was written by now has been fed: what waits may have waited long enough."""
         self._now = now
-        for life in list(self._lives.values()):
-            if life.exit is None and life.ledger.phase in (Phase.ASLEEP, Phase.RELOADING):
-                life.sleep_seen = life.sleep_seen or now
-                self._judge(life)
+        for life in [one for one in self._lives.values() if self._waits(one)]:
+            life.phase_seen = life.phase_seen or now
+            self._judge(life)
         return self._output()
 
     def finish(self) -> Output:
@@ -180,19 +187,28 @@ class Engine:
         for name in _STATE:
             setattr(self, name, state[name])
         for life in self._lives.values():
-            life.sleep_seen = None  # waiting is measured anew: the machine may have been off
+            life.phase_seen = life.judged_us = None  # waiting is measured anew: the machine may have been off
 
     @property
     def waits(self) -> bool:
         """Something may become an incident by waiting alone."""
-        return any(
-            life.exit is None and life.ledger.phase in (Phase.ASLEEP, Phase.RELOADING) and life.ledger.waits
-            for life in self._lives.values()
-        )
+        return any(self._waits(life) for life in self._lives.values())
+
+    @staticmethod
+    def _waits(life: LifeState) -> bool:
+        """Is there something in this life that only time will tell, and has it not yet told?"""
+        ledger = life.ledger
+        if life.exit is not None:
+            return False
+        if ledger.phase is Phase.ASLEEP:
+            patience = GRACE_US if ledger.sleep is not None and ledger.sleep.pendings else None
+        else:
+            patience = overdue_after_us(ledger)
+        return patience is not None and (life.judged_us is None or life.judged_us < patience)
 
     def current_lives(self) -> list[Life]:
-        """The lives in progress, as far as they are known."""
-        return [describe(life) for life in self._lives.values() if life.identified]
+        """The lives in progress, as far as they are known; and those seen to end whose successor has not begun."""
+        return [describe(life) for life in self._lives.values() if life.identified or life.exit is not None]
 
     def drain_lives(self) -> list[Life]:
         """The lives that ended since the last call."""
@@ -356,7 +372,7 @@ class Engine:
         server.sleep_mode = True
         if life.ledger.idle_us is not None:
             server.idle_us = life.ledger.idle_us
-        life.sleep_seen = self._now
+        life.phase_seen, life.judged_us = self._now, None
         if self._live:
             self._asks.append(Ask("snapshot", life.key, server.name, life.ledger.port or life.origin.port))
         self._judge(life)
@@ -546,6 +562,7 @@ class Engine:
             return  # its identity is not known yet
         ledger = life.ledger
         sleep = ledger.sleep
+        life.judged_us = self._waited_us(life)
         if (
             life.exit is None
             and not life.reported
@@ -572,7 +589,7 @@ class Engine:
                 verdicts.append(dead)
         else:
             overdue = None
-            if self._over and ledger.stopping is not None:
+            if ledger.stopping is not None and (self._live or self._over):
                 overdue = wake_overdue(ledger, ledger.stopping, ended=True)
             elif self._live and not self._over:
                 overdue = wake_overdue(ledger, None, ended=False, waited_us=self._waited_us(life))
@@ -592,11 +609,12 @@ class Engine:
         return "stopped" if life.ledger.stopping is not None else "log ends"
 
     def _waited_us(self, life: LifeState) -> int | None:
+        """For how long it has been in its phase, as far as that was looked at; None where nobody looks on live."""
         if not self._live:
             return None
-        if self._now is None or life.sleep_seen is None:
+        if self._now is None or life.phase_seen is None:
             return 0
-        return min(self._now.monotonic_us - life.sleep_seen.monotonic_us, self._now.wall_us - life.sleep_seen.wall_us)
+        return self._now.monotonic_us - life.phase_seen.monotonic_us
 
     def _in_a_row(self, life: LifeState, dead: Verdict) -> Verdict | None:
         """Five deaths in a row of one server that never came to serve are one crash loop, the first one's incident."""

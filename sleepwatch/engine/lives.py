@@ -13,10 +13,12 @@ from sleepwatch.model import CanSee, Event, Incident, Life, Origin
 
 
 class Now(NamedTuple):
-    """The two clocks absence is measured by; the smaller elapsed time counts."""
+    """One moment on both clocks."""
 
     monotonic_us: int
+    """What waiting is measured by."""
     wall_us: int
+    """What a moment is told by. It is set and stepped, so nothing follows from the time between two of it."""
 
 
 class Server:
@@ -52,9 +54,9 @@ class LifeState:
     """One life as the engine holds it: its ledger, its identity, and what was reported of it."""
 
     __slots__ = (
-        "children", "ended", "exit", "freed", "head", "head_over", "ledger", "lost_to_stop", "number", "origin",
-        "parent", "reported", "row", "row_unknown", "server", "sleep_seen", "spawned", "started", "stopping_models",
-        "unit", "unit_started",
+        "children", "ended", "exit", "freed", "head", "head_over", "judged_us", "ledger", "lost_to_stop", "number",
+        "origin", "parent", "phase_seen", "reported", "row", "row_unknown", "server", "spawned", "started",
+        "stopping_models", "unit", "unit_started",
     )  # fmt: skip
 
     def __init__(self, origin: Origin, server: Server, first: Event, number: int, parent: LifeState | None) -> None:
@@ -80,7 +82,10 @@ class LifeState:
         self.freed = 0
         """Requests that met a sleep and were freed within the grace."""
         self.lost_to_stop = 0
-        self.sleep_seen: Now | None = None
+        self.phase_seen: Now | None = None
+        """Live: since when it has been seen to be in its ledger's phase."""
+        self.judged_us: int | None = None
+        """For how long that was when it was last judged."""
         self.unit = origin.unit
         """Its unit; where the carrier does not tell, the one whose start preceded it."""
         self.unit_started: Event | None = None

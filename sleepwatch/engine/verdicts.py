@@ -460,6 +460,14 @@ def _wake_failure(ledger: Ledger, exit_: Exit, state: str, sleep_mode: bool, idl
     )  # fmt: skip
 
 
+def overdue_after_us(ledger: Ledger) -> int | None:
+    """For how long a server that is waking may take; None where it is not waking, or nothing tells."""
+    sleep = ledger.sleep
+    if ledger.phase is not Phase.RELOADING or sleep is None or sleep.exit is None or not ledger.reload_us:
+        return None
+    return max(OVERDUE_RELOADS * ledger.reload_us, OVERDUE_MIN_US) if ledger.stopping is None else None
+
+
 def wake_overdue(
     ledger: Ledger, now: Event | None, *, ended: bool, waited_us: int | None = None, at_us: int | None = None
 ) -> Verdict | None:
@@ -481,7 +489,7 @@ def wake_overdue(
     proofs = [Proof("wake", sleep.exit)] + ([Proof("stop", ledger.stopping)] if ledger.stopping else [])
     return Verdict(
         kind="wake-failure",
-        subject="death" if ended else f"wake:{sleep.exit.clock_us or f'#{ledger.woken}'}",
+        subject="death",  # if it dies of it after all, that is the same incident
         confidence=PROBABLE,
         state="down" if ended else "open",
         summary=f"The server was asked to wake and is not awake after {waited / 1e6:.0f} s.",

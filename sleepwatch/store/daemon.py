@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
-from sleepwatch.model import Gap
+from sleepwatch.model import Gap, Incident
 from sleepwatch.store.store import Store
 from sleepwatch.store.transaction import Transaction
 
@@ -143,6 +143,14 @@ def open_counts(store: Store) -> dict[tuple[str, str], int]:
         "WHERE state = 'open' AND confidence <> 'possible' AND withdrawn_us IS NULL GROUP BY kind, severity"
     )
     return {(kind, severity): count for kind, severity, count in rows}
+
+
+def open_blindness(store: Store) -> dict[str, list[Incident]]:
+    """The blindness that had not ended when it was last told of, by source."""
+    found: dict[str, list[Incident]] = {}
+    for incident in store.incidents(kinds=("blind",), states=("open",)):
+        found.setdefault(incident.server, []).append(incident)
+    return found
 
 
 def forget_lives(transaction: Transaction, before_us: int) -> int:

@@ -7,7 +7,7 @@ one through :meth:`Transaction.execute`, so that what belongs together is commit
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -42,10 +42,17 @@ class Transaction:
         """Run one statement inside this transaction."""
         return self._connection.execute(sql, parameters)
 
-    def record(self, result: ScanResult, rules_digest: str | None = None) -> RecordOutcome:
+    def record(
+        self,
+        result: ScanResult,
+        rules_digest: str | None = None,
+        *,
+        told: Mapping[str, Incident | None] | None = None,
+    ) -> RecordOutcome:
         """Merge a reading into what is known (:mod:`sleepwatch.store.merge`).
 
-        ``rules_digest`` names the rules it was read with and is kept beside each transition.
+        ``rules_digest`` names the rules it was read with and is kept beside each transition. ``told``: what this very
+        reading, which goes on, told of an incident before. Where nobody else has added to that, it is replaced.
         """
         for source in result.sources:
             self._record_source(source, rules_digest)
@@ -59,7 +66,12 @@ class Transaction:
         further = {life.life for life in full if (before := known[life.life]) and reaches_further(life, before)}
         trusted = {life.life for life in full}
         outcomes = [
-            self._record_incident(incident, trusted=incident.life in trusted, rules_digest=rules_digest)
+            self._record_incident(
+                incident,
+                trusted=incident.life in trusted,
+                rules_digest=rules_digest,
+                told=told.get(incident.id) if told is not None else None,
+            )
             for incident in result.incidents
         ]
         return RecordOutcome(
@@ -135,7 +147,9 @@ class Transaction:
 
     # Incidents
 
-    def _record_incident(self, incident: Incident, *, trusted: bool, rules_digest: str | None) -> str:
+    def _record_incident(
+        self, incident: Incident, *, trusted: bool, rules_digest: str | None, told: Incident | None
+    ) -> str:
         """``new``, ``changed`` or ``same``. Only a ``trusted`` reading brings back what another one took back."""
         row = self.execute(
             f"SELECT {', '.join(INCIDENT_COLUMNS)}, withdrawn_us, part_of FROM incident WHERE id = ?", (incident.id,)
@@ -155,11 +169,15 @@ class Transaction:
             if part_of is not None or not trusted:
                 return "same"
             self.execute("UPDATE incident SET withdrawn_us = NULL WHERE id = ?", (incident.id,))
-        merged = merge_incident(known, incident)
+            self.execute("DELETE FROM evidence WHERE incident = ?", (incident.id,))
+        own = told is not None and incident_values(told) == values
+        merged = incident if own or withdrawn_us is not None else merge_incident(known, incident)
         transition = _transition(known) != _transition(merged) or withdrawn_us is not None
         if transition:
             at_us = merged.closed_us if merged.state != known.state else None
             self._event(known.state, merged, merged.reason, at_us, rules_digest)
+        if own and told is not None:
+            self._drop_evidence(incident.id, set(told.evidence) - set(incident.evidence))
         added = self._add_evidence(incident.id, incident.evidence)
         if not (transition or added or merged != known):
             return "same"
@@ -264,6 +282,14 @@ class Transaction:
                     (one.wall_us, incident, role, -1 if one.clock_us is None else one.clock_us, text),
                 ).rowcount
         return added
+
+    def _drop_evidence(self, incident: str, evidence: Iterable[Evidence]) -> None:
+        """Lines that are no evidence of it any more."""
+        for one in evidence:
+            self.execute(
+                "DELETE FROM evidence WHERE incident = ? AND role = ? AND ifnull(clock_us, -1) = ? AND text = ?",
+                (incident, printable(one.role), -1 if one.clock_us is None else one.clock_us, printable(one.text)),
+            )
 
     # Statements from column lists
 
