@@ -16,11 +16,23 @@ import msgspec
 
 from sleepwatch.errors import SourceError
 from sleepwatch.sources.disk import Disk, Stat
-from sleepwatch.sources.held import BLOCK, HeldFile, PackedFile, Place, PlainFile, open_plain_file
+from sleepwatch.sources.held import BLOCK, HeldFile, PackedFile, Place, PlainFile
 from sleepwatch.sources.identity import NOTHING, FileCheckpoint
 from sleepwatch.sources.neighbours import Coming, Left
 from sleepwatch.sources.piece import HOLE, REWRITTEN, ROTATED_AWAY, TRUNCATED_AWAY, Piece, gap
-from sleepwatch.sources.search import MISSING, REFUSED, Found, Known, Next, copies, next_after, open_piece, search
+from sleepwatch.sources.search import (
+    MISSING,
+    REFUSED,
+    Found,
+    Known,
+    Next,
+    begun_anew,
+    copies,
+    next_after,
+    open_at_path,
+    open_piece,
+    search,
+)
 from sleepwatch.sources.tail import NO_MARKERS, Bare, StartMarkers, search_start
 
 __all__ = ["DRAIN_LIMIT_US", "GRACE_US", "LIMIT", "FileCheckpoint", "FileFollower", "Piece", "State"]
@@ -241,24 +253,25 @@ class FileFollower:
         drained = self._now_us - self._elsewhere_us >= DRAIN_LIMIT_US
         settled = self._now_us - max(self._elsewhere_us, self._ended_us) >= GRACE_US
         finished = isinstance(held, PackedFile) or bool(held.broken) or (held.passing and held.size == 0)
-        read = [*self._left, *([held] if isinstance(held, PlainFile) else [])]
-        passed = {elsewhere[0], *(_identity(file) for file in read if file.links)}
-        following = next_after(self._disk, held, passed, self._unreadable, empty=finished)
-        written = following.written or self._coming.bytes > 0
-        self._ahead = max(following.size, self._coming.bytes, stat.size if stat is not None else 0)
-        if following.path is not None:
+        waiting = self._coming.bytes
+        empty = finished or waiting > 0
+        following = next_after(self._disk, held, elsewhere[0], list(self._left), self._unreadable, empty=empty)
+        written = following.written or waiting > 0
+        self._ahead = max(following.size, waiting, stat.size if stat is not None else 0)
+        if following.path is None and not self._coming.files:
+            return False
+        if finished or following.size:  # nobody writes to it, or somebody wrote to one that came after it, and renamed
             if failure is not None and not drained:
                 return False
-            new = self._open_rotated(held, following.path, following, out)
-            if new is None:
-                self._ahead = max(1, self._ahead)
-                return False
+        elif not written or not (drained or (settled and failure is None)):
+            return False
+        if following.path is None:
+            new: HeldFile | None = self._coming.files[0]
         else:
-            if not self._coming.files or not (written or finished):
-                return False  # nobody writes to another file yet
-            if not finished and not drained and not (settled and failure is None):
-                return False
-            new = self._coming.files[0]
+            new = self._open_rotated(held, following.path, following, out)
+        if new is None:
+            self._ahead = max(1, self._ahead)
+            return False
         if failure is not None:
             length = held.size - held.offset if isinstance(held, PlainFile) else None
             out.append(self._gap(f"could not be read: {_words(failure)}", length=length))
@@ -281,10 +294,10 @@ class FileFollower:
         if stat is not None and held.is_at(stat):
             out += self._coming.pass_over()
             return stat
-        out += self._coming.look(self._place)
+        out += self._coming.look(self._disk, self._place)
         if stat is not None and not self._coming.knows(stat) and not self._coming.full():
             try:
-                new = open_plain_file(self._disk, self.path, self._place())
+                new = open_at_path(self._disk, self.path, self._place())
             except OSError as error:
                 self._trouble(error)
                 return stat
@@ -304,6 +317,8 @@ class FileFollower:
         out.append(Piece(kind="rotated", file=new.place.file))
 
     def _begin_with(self, new: HeldFile) -> None:
+        if self._held is not None:
+            new.since_ns = max(new.written_ns, self._held.written_ns)
         self._held = new
         self._elsewhere = None
         self._ended_us = self._now_us
@@ -321,8 +336,7 @@ class FileFollower:
         copy = _at_once(
             copies(self._disk, held.place.target.parent, held.place, checkpoint, packed=False, passed=passed)
         )
-        new = held.anew(self._place(held.place.target))
-        new.look()
+        new = begun_anew(self._disk, held, self._place(held.place.target))
         if copy is not None:
             copy.broken = cause
             self._held = copy
@@ -363,7 +377,7 @@ class FileFollower:
         if self._opening is None:
             assert stat is not None
             self._ahead = stat.size
-            file = open_plain_file(self._disk, self.path, self._place())
+            file = open_at_path(self._disk, self.path, self._place())
             if not self._backfill:
                 self._begin_with(file)
                 return True
@@ -405,7 +419,7 @@ class FileFollower:
         elif stat is None:
             return False  # it may come back with the path: a file system that is mounted late
         else:
-            new = open_plain_file(self._disk, self.path, self._place())
+            new = open_at_path(self._disk, self.path, self._place())
             self._begin_with(new)
             cause = TRUNCATED_AWAY if found.in_place else ROTATED_AWAY
             out.append(gap(wanted.file, wanted.offset, cause))

@@ -53,7 +53,14 @@ class PlainFile:
         self.head = b""
         self.tail = b""
         """The last bytes before the offset: the anchor."""
+        self._end = b""
+        """The last bytes that were seen to be there and are not read yet."""
+        self._end_at = 0
         self.written_ns = stat.written_ns
+        self.since_ns = stat.written_ns
+        """What was read before it was last changed no later than this."""
+        self.older: frozenset[int] = frozenset()
+        """Inodes of the rotated files that were there when it was first seen at the path."""
         self.links = stat.links
         self.hole = 0
         """How many bytes nobody ever wrote were passed over at its beginning."""
@@ -72,8 +79,14 @@ class PlainFile:
         head = self._disk.pread(self.fd, HEAD_BYTES, 0)
         if not head.startswith(self.head):
             return REWRITTEN
+        if self._end and self._disk.pread(self.fd, len(self._end), self._end_at) != self._end:
+            return REWRITTEN
         self.head = head
         self.size = stat.size
+        self._end_at = max(self.offset, stat.size - ANCHOR_BYTES)
+        self._end = (
+            self._disk.pread(self.fd, stat.size - self._end_at, self._end_at) if stat.size > self.offset else b""
+        )
         self.written_ns = stat.written_ns
         self.links = stat.links
         return None
@@ -119,6 +132,10 @@ class PlainFile:
     def fits(self, checkpoint: FileCheckpoint) -> Steps:
         """Is it the file of this checkpoint? If so, stands at its offset then."""
         yield from ()
+        return self.fits_now(checkpoint)
+
+    def fits_now(self, checkpoint: FileCheckpoint) -> bool:
+        """The same at once."""
         if self._disk.fstat(self.fd).size < max(checkpoint.offset, checkpoint.head.count):
             return False
         if not checkpoint.head.fits(self._disk.pread(self.fd, checkpoint.head.count, 0)):
@@ -176,7 +193,9 @@ class PackedFile:
         self.place = place
         self._name = name
         stat = disk.fstat(fd)
-        self.device, self.inode, self.written_ns = stat.device, stat.inode, stat.written_ns
+        self.device, self.inode = stat.device, stat.inode
+        self.written_ns = self.since_ns = stat.written_ns
+        self.older: frozenset[int] = frozenset()
         self._file: BinaryIO = os.fdopen(fd, "rb")
         try:
             self._stream = decompressed(self._file, name)

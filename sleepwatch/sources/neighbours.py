@@ -11,7 +11,7 @@ from sleepwatch.sources.disk import Disk, Stat
 from sleepwatch.sources.held import HeldFile, Place, PlainFile
 from sleepwatch.sources.identity import Digest, Seen
 from sleepwatch.sources.piece import LATE, PASSED_OVER, Piece, gap
-from sleepwatch.sources.search import Known, Next, same_head
+from sleepwatch.sources.search import Known, Next, begun_anew, is_copy
 
 LATE_US = 60_000_000
 """For this long after a file was left, what is still added to it is noticed."""
@@ -79,7 +79,7 @@ class Coming:
         """How many bytes wait in them."""
         return sum(file.size for file in self.files)
 
-    def look(self, place: Callable[[Path], Place]) -> list[Piece]:
+    def look(self, disk: Disk, place: Callable[[Path], Place]) -> list[Piece]:
         """Look whether each is still what it was; a gap for each that was replaced."""
         gaps, kept = [], []
         for file in self.files:
@@ -92,8 +92,7 @@ class Coming:
                 continue
             if cause is not None:
                 gaps.append(gap(file.place.file, 0, cause))
-                file = file.anew(place(file.place.target))
-                file.look()
+                file = begun_anew(disk, file, place(file.place.target))
             kept.append(file)
         self.files = kept
         return gaps
@@ -111,10 +110,10 @@ class Coming:
         path = following.path
         for file in self.files:
             deleted = file.links == 0
-            older = deleted and file.written_ns < following.written_ns
-            if older or file.inode == following.inode:
+            older = deleted and file.written_ns < following.written_ns and following.inode not in file.older
+            if older or (file.inode == following.inode and not deleted):
                 return self.files[0]
-            if deleted and path is not None and file.head and same_head(disk, path, file):  # it was compressed
+            if deleted and path is not None and is_copy(disk, path, file):
                 return self.files[0]
         return None
 

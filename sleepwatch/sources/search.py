@@ -15,13 +15,15 @@ import msgspec
 
 from sleepwatch.errors import SourceError
 from sleepwatch.sources.disk import Disk, Entry, Stat
-from sleepwatch.sources.held import HeldFile, PackedFile, Place, open_plain_file
+from sleepwatch.sources.held import HeldFile, PackedFile, Place, PlainFile, open_plain_file
 from sleepwatch.sources.identity import EVIDENCE_BYTES, HEAD_BYTES, WRITTEN_SLACK_NS, FileCheckpoint
 from sleepwatch.sources.rotation import COMPRESSED, Rotated, rotated
 
 MISSING = frozenset({errno.ENOENT, errno.ENOTDIR})
 REFUSED = frozenset({errno.EACCES, errno.EPERM})
 EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
+
+SECOND_NS = 1_000_000_000
 
 Known = tuple[int, int]
 """Device and inode."""
@@ -126,12 +128,12 @@ def copies(
 
 
 def next_after(
-    disk: Disk, held: HeldFile, passed: Collection[Known], given_up: Collection[int], *, empty: bool
+    disk: Disk, held: HeldFile, at_path: Known, left: Sequence[PlainFile], given_up: Collection[int], *, empty: bool
 ) -> Next:
-    """Which file was written after this one, before the one the followed path leads to now?
+    """Which file was written after this one, before the one the followed path leads to now (``at_path``)?
 
-    ``passed`` are that one and those read before; ``given_up`` are inodes of files that cannot be read. If those that
-    follow are all empty, nothing has been written after this one yet: then it is the next only with ``empty``.
+    ``left`` are files read before it; ``given_up`` are inodes of files that cannot be read. If those that follow are
+    all empty, nothing has been written after this one yet: then the first of them is the next only with ``empty``.
     """
     target = held.place.target
     base = _stat(disk, target)
@@ -146,14 +148,14 @@ def next_after(
             following = newer[0].number if newer else None
             missing = max(0, here.number - 1 if following is None else here.number - following - 1)
     else:
-        # Its name tells nothing (deleted, moved away): what was changed later than it was written later.
-        newer = [piece for piece in pieces if piece.form != "inner number" and _is_later(disk, held, piece, passed)]
+        # Its name tells nothing (deleted, moved away): what was changed since its turn came was written later.
+        newer = [piece for piece in pieces if piece.form != "inner number" and _is_later(disk, held, piece, left)]
     found: list[tuple[Path, Stat | None]] = []
     for piece in newer:
         if piece.inode not in given_up:
             where = target.parent / piece.name
             found.append((where, _stat(disk, where)))
-    if base is not None and _known(base) not in passed and base.inode not in given_up:
+    if base is not None and _known(base) != at_path and base.inode not in given_up and not _is_read(held, left, base):
         found.append((target, base))
     written = any(stat is None or stat.size for _, stat in found)
     if not found or not (written or empty):
@@ -170,9 +172,7 @@ def _place_of(disk: Disk, held: HeldFile, pieces: Sequence[Rotated]) -> Rotated 
         for piece in pieces:
             if piece.inode == held.inode:
                 return piece
-    if not held.head:
-        return None
-    return next((piece for piece in pieces if same_head(disk, held.place.target.parent / piece.name, held)), None)
+    return next((piece for piece in pieces if is_copy(disk, held.place.target.parent / piece.name, held)), None)
 
 
 def _has_name(held: HeldFile) -> bool:
@@ -180,9 +180,18 @@ def _has_name(held: HeldFile) -> bool:
     return isinstance(held, PackedFile) or held.links > 0
 
 
-def _is_later(disk: Disk, held: HeldFile, piece: Rotated, passed: Collection[Known]) -> bool:
-    stat = _stat(disk, held.place.target.parent / piece.name)
-    return stat is not None and stat.written_ns >= held.written_ns and _known(stat) not in passed
+def _is_later(disk: Disk, held: HeldFile, piece: Rotated, left: Sequence[PlainFile]) -> bool:
+    """Was this piece changed since the held file's turn came, and not read before it?"""
+    where = held.place.target.parent / piece.name
+    stat = _stat(disk, where)
+    if stat is None or stat.inode in held.older or stat.written_ns < held.since_ns or _is_read(held, left, stat):
+        return False
+    return not any(not file.links and is_copy(disk, where, file) for file in left)
+
+
+def _is_read(held: HeldFile, left: Sequence[PlainFile], stat: Stat) -> bool:
+    """Is this file the held one, or one of those read before it?"""
+    return any(_has_name(file) and _known(stat) == (file.device, file.inode) for file in (held, *left))
 
 
 def _known(stat: Stat) -> Known:
@@ -194,6 +203,27 @@ def open_piece(disk: Disk, path: Path, place: Place) -> HeldFile:
     if path.name.endswith(COMPRESSED):
         return PackedFile(disk, disk.open(path), place, str(path))
     return open_plain_file(disk, path, place)
+
+
+def open_at_path(disk: Disk, path: Path, place: Place) -> PlainFile:
+    """Open the file the followed path leads to now: all rotated ones are older. Raises OSError."""
+    older = _inodes(disk, place.target)
+    file = open_plain_file(disk, path, place)
+    file.older = older
+    return file
+
+
+def begun_anew(disk: Disk, file: PlainFile, place: Place) -> PlainFile:
+    """The same open file as another: its content was replaced. All rotated ones are older. Raises OSError."""
+    older = _inodes(disk, place.target)
+    new = file.anew(place)
+    new.older = older
+    new.look()
+    return new
+
+
+def _inodes(disk: Disk, target: Path) -> frozenset[int]:
+    return frozenset(piece.inode for piece in rotated(files_in(disk, target.parent), target.name))
 
 
 def files_in(disk: Disk, directory: Path) -> list[Entry]:
@@ -240,20 +270,25 @@ def _stat(disk: Disk, path: Path) -> Stat | None:
         return None
 
 
-def same_head(disk: Disk, path: Path, held: HeldFile) -> bool:
-    """Does this file begin as an open one does, all of its first :data:`HEAD_BYTES`?"""
-    stat = _stat(disk, path)
-    if stat is None or stat.written_ns < held.written_ns - WRITTEN_SLACK_NS:
+def is_copy(disk: Disk, path: Path, file: HeldFile) -> bool:
+    """Does this path hold what an open file holds: compressed since, or copied?
+
+    A compressor keeps the time of the last change, some in whole seconds: of those, the time and the head are compared.
+    """
+    if isinstance(file, PackedFile) or not file.head:
         return False
-    other = _open(disk, path, held.place)
+    stat = _stat(disk, path)
+    if stat is None or stat.written_ns < file.written_ns - SECOND_NS:
+        return False
+    other = _open(disk, path, file.place)
     if other is None:
         return False
     try:
         if isinstance(other, PackedFile):
             other.read_head(HEAD_BYTES)
-        else:
-            other.look()
-        return other.head == held.head
+            return other.head == file.head and stat.written_ns <= file.written_ns
+        checkpoint = file.checkpoint()
+        return checkpoint is not None and other.fits_now(checkpoint)
     except (OSError, SourceError):
         return False
     finally:

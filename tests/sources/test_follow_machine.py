@@ -42,9 +42,9 @@ class FollowMachine(RuleBasedStateMachine):
         self.disk = FakeDisk()
         self.now_us = 0
 
-    @initialize(linked=st.booleans(), exists=st.booleans())
-    def begin(self, linked: bool, exists: bool) -> None:
-        self.world = World(self.directory, self.disk, linked=linked)
+    @initialize(linked=st.booleans(), banner=st.booleans(), exists=st.booleans())
+    def begin(self, linked: bool, banner: bool, exists: bool) -> None:
+        self.world = World(self.directory, self.disk, linked=linked, banner=banner)
         self.account = Account(self.world)
         self.saved: list[tuple[FileCheckpoint | None, Account]] = [(None, self.account.saved())]
         if exists:
@@ -58,6 +58,10 @@ class FollowMachine(RuleBasedStateMachine):
     @rule(size=SIZES, newline=st.booleans())
     def append(self, size: int, newline: bool) -> None:
         self.world.append(size, newline=newline)
+
+    @rule(size=SIZES)
+    def append_old(self, size: int) -> None:
+        self.world.append_old(size)
 
     @rule(same_inode=st.booleans())
     def reopen(self, same_inode: bool) -> None:
@@ -116,6 +120,8 @@ class FollowMachine(RuleBasedStateMachine):
         if self.follower is None:
             self._start(self.saved[-1][0])
         assert self.follower is not None
+        if self.world.banner:
+            limit = 8 << 20  # inside the banner two files cannot be told apart
         if not self.disk.refused:
             self.account.there()
         pieces = self.follower.poll(self.now_us, limit)

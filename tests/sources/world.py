@@ -32,6 +32,7 @@ class Content:
         self.data = bytearray()
         self.untold: int | None = None
         """What was lost behind this place by copytruncate may go unnoticed: its copy was compressed, as if renamed."""
+        self.truncated = False
 
     def __repr__(self) -> str:
         return f"Content({self.number}, {len(self.data)} bytes)"
@@ -53,9 +54,14 @@ class File:
 
 
 class World:
-    """The log ``server.log`` and its rotated files; with ``linked``, behind a symbolic link that can be switched."""
+    """The log ``server.log`` and its rotated files.
 
-    def __init__(self, directory: Path, disk: FakeDisk, *, linked: bool) -> None:
+    With ``linked``, behind a symbolic link that can be switched; with ``banner``, all begin with the same lines,
+    more of them than the head's hash covers.
+    """
+
+    def __init__(self, directory: Path, disk: FakeDisk, *, linked: bool, banner: bool) -> None:
+        self.banner = b"build: 7492 with cc for x86_64\n" * 40 if banner else b""
         self.directory = directory
         self.disk = disk
         self.contents: list[Content] = []
@@ -68,6 +74,7 @@ class World:
         self._links = 0
         self._time_ns = 1_700_000_000_000_000_000
         self._writer: tuple[int, File] | None = None
+        self._old_writer: tuple[int, File] | None = None
         self._freed: list[int] = []
         if linked:
             self.path = directory / "current"
@@ -80,15 +87,17 @@ class World:
         if self._writer is None:
             self.reopen()
         assert self._writer is not None
-        fd, file = self._writer
-        data = self._line(size, newline)
-        os.write(fd, data)
-        file.content.data += data
-        self._stamp(fd)
+        self._write(self._writer, size, newline)
+
+    def append_old(self, size: int) -> None:
+        """The process before this one is still stopping, and writes to the file it had open."""
+        if self._old_writer is not None and self._old_writer[1] is not self.files.get(self.base):
+            self.lossy += 1
+            self._write(self._old_writer, size, True)
 
     def reopen(self, *, same_inode: bool = False) -> None:
-        """Close the file and open what the path leads to, making it if it is not there."""
-        self._close_writer()
+        """A new process opens what the path leads to, making it if it is not there."""
+        self._retire_writer()
         here = self.directory / self.base
         new = self.base not in self.files
         fd = os.open(here, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
@@ -101,11 +110,12 @@ class World:
 
     def start_over(self, size: int) -> None:
         """A server started again with ``--log-file``: the file is truncated in place and written from its beginning."""
-        self._close_writer()
+        self._retire_writer()
         self.lossy += 1
         here = self.directory / self.base
         fd = os.open(here, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o600)
         file = self.files.setdefault(self.base, File(self._content()))
+        file.content.truncated = True
         file.content = self._content()
         self._writer = fd, file
         self._stamp(fd)
@@ -140,6 +150,7 @@ class World:
             self.append(lost)
         os.truncate(self.directory / self.base, 0)
         self._stamp(self.directory / self.base)
+        file.content.truncated = True
         file.content = self._content()
 
     def compress(self, nth: int, kind: str) -> None:
@@ -148,10 +159,10 @@ class World:
         if not plain:
             return
         name = plain[nth % len(plain)]
-        if self._writer is not None and self._writer[1] is self.files[name]:
-            return  # rotation tools wait until the writer has left it
+        if any(writer is not None and writer[1] is self.files[name] for writer in (self._writer, self._old_writer)):
+            return  # rotation tools wait until the writers have left it
         self.lossy += 1
-        if not self.files[name].whole:
+        if self.files[name].by_copytruncate:
             self.files[name].content.untold = self.files[name].copied
         here, packed = self.directory / name, self.directory / (name + kind)
         data = here.read_bytes()
@@ -189,13 +200,23 @@ class World:
         self.reopen()
 
     def close(self) -> None:
-        self._close_writer()
+        self._retire_writer()
+        self._retire_writer()
 
     # Inside.
 
+    def _write(self, writer: tuple[int, File], size: int, newline: bool) -> None:
+        fd, file = writer
+        data = self._line(size, newline)
+        if not file.content.data:
+            data = self.banner + data
+        os.write(fd, data)
+        file.content.data += data
+        self._stamp(fd)
+
     def _stamp(self, file: int | Path) -> None:
-        """Changes lie 10 ms apart, however fast the test is."""
-        self._time_ns += 10_000_000
+        """Changes lie 10 s apart, however fast the test is."""
+        self._time_ns += 10_000_000_000
         os.utime(file, ns=(self._time_ns, self._time_ns))
 
     def _line(self, size: int, newline: bool) -> bytes:
@@ -232,10 +253,10 @@ class World:
         if stat is not None:
             self._freed.append(stat.inode)
 
-    def _close_writer(self) -> None:
-        if self._writer is not None:
-            os.close(self._writer[0])
-            self._writer = None
+    def _retire_writer(self) -> None:
+        if self._old_writer is not None:
+            os.close(self._old_writer[0])
+        self._old_writer, self._writer = self._writer, None
 
 
 class Account:
@@ -293,7 +314,7 @@ class Account:
         self.read_to[piece.file] = so_far + len(piece.data)
         data = self._unknown.pop(piece.file, b"") + piece.data
         if piece.file not in self.content_of:
-            if len(data) < MARK:
+            if len(data) < MARK + len(self._world.banner):
                 self._unknown[piece.file] = data
                 return
             self._identify(piece.file, data)
@@ -302,7 +323,7 @@ class Account:
         assert data == content.data[end - len(data) : end], f"{content}: other bytes than were written, up to {end}"
 
     def _identify(self, token: str, data: bytes) -> None:
-        mark = data[:MARK]
+        mark = data[: MARK + len(self._world.banner)]
         (content,) = [one for one in self._world.contents if one.data.startswith(mark)]
         assert content.number not in self.content_of.values(), f"{content} is delivered a second time"
         self.content_of[token] = content.number
@@ -327,8 +348,15 @@ class Account:
         for content in self._world.contents:
             token = tokens.get(content.number)
             end = self.read_to[token] if token is not None else 0
-            wanted = min(self.optional.get(content.number, len(content.data)), content.untold or len(content.data))
-            if end >= wanted or content.number not in self.seen:
+            wanted = min(self.optional.get(content.number, len(content.data)), len(content.data))
+            if content.untold is not None:
+                wanted = min(wanted, content.untold)
+            if content.number not in self.seen:
+                continue
+            if token is not None and content.truncated and content.untold is None and wanted == len(content.data):
+                said = any(file == token or file not in self.content_of for file, _, _ in self.gaps)
+                assert said, f"{content} was truncated, and no gap says so"
+            if end >= wanted:
                 continue
             # Of a file that was not read when the gap was recorded, it is not told which content was lost.
             excused = any(
