@@ -70,9 +70,7 @@ class Driven:
         self.clock = clock or FakeClock()
         self.said: list[str] = []
         self.complained: list[str] = []
-        settings = Settings(
-            file=tuple(FileSource(path=str(log)) for log in logs), following=following or Following()
-        )
+        settings = Settings(file=tuple(FileSource(path=str(log)) for log in logs), following=following or Following())
         self.service = Service(
             settings,
             database,
@@ -206,7 +204,8 @@ def feed(driven: Driven, log: Path, writes: Iterable[Write], *, after_us: int = 
 # -- what came of it --------------------------------------------------------------------------------------------------
 
 ENDS = {"unresolved": "open", "down": "open"}
-"""A log that ends says how things stood; a log that goes on leaves them open."""
+"""A log that ends says how things stood; a log that goes on leaves them open. So it is with a crash loop whose last
+process is starting when the log ends."""
 
 
 def told(incident: Incident) -> dict[str, Any]:
@@ -215,7 +214,7 @@ def told(incident: Incident) -> dict[str, Any]:
         "kind": incident.kind,
         "confidence": incident.confidence,
         "task": incident.task,
-        "state": ENDS.get(incident.state, incident.state),
+        "state": ENDS.get(incident.state, incident.state) if incident.kind != "crash-loop" else "open",
         "server": incident.server,
         "signal": incident.signal,
         "in_flight": incident.in_flight,

@@ -1,0 +1,69 @@
+"""`run --file` on the log of a real server that races: what the database holds is what the clients saw."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from sleepwatch.model import Incident
+from sleepwatch.store import open_store
+from tests.accuracy.live import Way, race, sleep_clock
+from tests.support import engine
+from tests.support.supervised import ShellServer
+
+pytestmark = pytest.mark.live
+
+RACES = 5
+WAIT_SECONDS = 60
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _engine() -> None:
+    pytest.importorskip("xllamacpp", reason="the extra `race` brings the engine")
+    pytest.importorskip("gguf", reason="the extra `race` brings the writer of models")
+
+
+def _until(holds: Callable[[], bool], words: str) -> None:
+    end = time.monotonic() + WAIT_SECONDS
+    while not holds():
+        assert time.monotonic() < end, words
+        time.sleep(0.05)
+
+
+def _incidents(database: Path) -> list[Incident]:
+    with open_store(database, read_only=True) as store:
+        return [one for one in store.incidents() if one.kind in ("hung-request", "sleep-crash")]
+
+
+@pytest.mark.parametrize("verbosity", [4, 5])
+def test_a_racing_server(verbosity: int, tmp_path: Path) -> None:
+    kept, database = tmp_path / "kept", tmp_path / "live.db"
+    kept.mkdir()
+    command = [sys.executable, "-m", "sleepwatch", "run", "--db", str(database), "--file", str(kept / "server.log")]
+    with (tmp_path / "said").open("wb") as said, subprocess.Popen(command, stdout=said, stderr=said) as daemon:
+        try:
+            _until(database.exists, "no database was made")
+            way = Way("wide", engine.WIDE, engine.HANG_PROMPT_TOKENS, ShellServer, patient=True, verbosity=verbosity)
+            race(way, RACES, tmp_path / "engine", kept)
+            truth = [json.loads(line) for line in (kept / "truth.jsonl").read_bytes().splitlines()]
+            hung = sorted(one["slept_clock_us"] for one in truth if one["outcome"].startswith("hung"))
+            crashed = [one for one in truth if one["outcome"] == "crashed"]
+
+            def all_found() -> bool:
+                kinds = [one.kind for one in _incidents(database)]
+                return kinds.count("hung-request") >= len(hung) and kinds.count("sleep-crash") >= len(crashed)
+
+            _until(all_found, f"of {len(hung)} hung and {len(crashed)} crashed: {_incidents(database)}")
+        finally:
+            daemon.send_signal(signal.SIGTERM)
+    assert daemon.returncode == 0, (tmp_path / "said").read_text()
+    found = _incidents(database)
+    assert sorted(clock for one in found if one.kind == "hung-request" and (clock := sleep_clock(one))) == hung
+    assert sum(one.kind == "sleep-crash" for one in found) == len(crashed)
