@@ -29,8 +29,8 @@ _IMPATIENT = """\
 WatchdogSec=3
 RestartSec=0
 """
-# A program of that name that writes what a server wrote, at the server's own pace: asleep from 1.4 s on, woken at 2.0 s,
-# asleep again from 3.3 s on with a request in its queue, whose client gives up at 6.4 s.
+# A program of that name that writes what a server wrote, at the server's own pace: asleep from 1.4 s on, woken at
+# 2.0 s, asleep again from 3.3 s on with a request in its queue, whose client gives up at 6.4 s.
 _SERVER = """\
 [Service]
 ExecStart=/usr/bin/llama-server /var/log/paced.sh
