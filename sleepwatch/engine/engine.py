@@ -686,6 +686,10 @@ class Engine:
     def _report(self, life: LifeState, now: dict[str, Incident]) -> None:
         for subject, incident in now.items():
             before = life.reported.get(subject)
+            if before is not None and before.id != incident.id:
+                # It was told before its life's first lines were all there, which its identity is made of.
+                self._transitions.append(Transition(before, before, withdrawn=True))
+                before = None
             if before != incident:
                 self._transitions.append(Transition(incident, before))
         for subject, before in life.reported.items():

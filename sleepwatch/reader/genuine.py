@@ -85,9 +85,7 @@ def objection(stream: Stream, event: Event, around: Around) -> str | None:
         return None
     following = near if near is not None else next(iter(around.clocks_after()), None)
     if last is None:  # the first line recognised: what stands before it tells the clock
-        stood = (head.clock_us for head in islice(around.before(), _LOOK) if head.clock_us is not None)
-        last = max(stood, default=None)
-        stream.clock_us = last
+        last = stream.clock_us = _clock_before(around)
     if last is None:
         fits = following is None or following >= clock - REORDER_US or fell(clock, following)
         return None if fits else BEHIND_EARLIER
@@ -106,6 +104,18 @@ def objection(stream: Stream, event: Event, around: Around) -> str | None:
     if not start:
         return FALLS_BACK
     return START_IN_TEXT if _inside_text(around, last) else None
+
+
+def _clock_before(around: Around) -> int | None:
+    """The latest clock of the lines before, so far as no text can stand before them; else of all of them."""
+    latest = before_text = None
+    for head in islice(around.before(), _LOOK_FAR):
+        if head.clock_us is None:
+            before_text = None if _loose(head) else before_text
+            continue
+        latest = max(latest or 0, head.clock_us)
+        before_text = head.clock_us if head.level == "D" else max(before_text or 0, head.clock_us)
+    return latest if before_text is None else before_text
 
 
 def _runs_ahead(around: Around, last: int, clock: int) -> bool:

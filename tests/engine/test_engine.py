@@ -125,6 +125,15 @@ def test_a_death_that_is_refuted_is_taken_back() -> None:
     assert [one.withdrawn for one in live.until()] == [True]
 
 
+def test_a_death_told_before_the_life_is_identified_is_told_again_under_its_own_name() -> None:
+    """A life's identity is its first eight lines; a death in the first seven that is refuted leaves nothing behind."""
+    segfault = "| /opt/run.sh: line 3: 1377 Segmentation fault      (core dumped) llama-server --sleep-idle-seconds 1\n"
+    live = Live("0.302 start\n1 launch 0\n" + segfault + "1.1 release 0\n1.2 serve 2\n")
+    live.until()
+    assert live.transitions
+    assert incidents(live.transitions) == {}
+
+
 def test_a_crash_becomes_the_loop() -> None:
     """One incident from the first death on; its id does not change when the fifth makes it a loop."""
     live = Live(deaths.SEGV.join(["0.002 init\n0.008 load\n"] * 7) + deaths.SEGV)
