@@ -260,18 +260,26 @@ class FileFollower:
         self._ahead = max(following.size, waiting, stat.size if stat is not None else 0)
         if following.path is None and not self._coming.files:
             return False
-        if finished or following.size:  # nobody writes to it, or somebody wrote to one that came after it, and renamed
+        if finished or following.size:
+            # Nobody writes to it any more; or its writer has gone on to a file that was renamed in its turn.
             if failure is not None and not drained:
                 return False
         elif not written or not (drained or (settled and failure is None)):
             return False
-        if following.path is None:
-            new: HeldFile | None = self._coming.files[0]
-        else:
-            new = self._open_rotated(held, following.path, following, out)
+        new = self._open_next(held, following, out)
         if new is None:
             self._ahead = max(1, self._ahead)
             return False
+        self._account_for_losses(held, new, following, failure, out)
+        if isinstance(new, PlainFile):
+            new.passing = written
+        self._turn_to(new, out)
+        return True
+
+    def _account_for_losses(
+        self, held: HeldFile, new: HeldFile, following: Next, failure: OSError | None, out: list[Piece]
+    ) -> None:
+        """Record what is lost when this file is left for that one."""
         if failure is not None:
             length = held.size - held.offset if isinstance(held, PlainFile) else None
             out.append(self._gap(f"could not be read: {_words(failure)}", length=length))
@@ -283,10 +291,6 @@ class FileFollower:
             out.append(self._gap(f"rotated away: {following.missing} file{'s' * (following.missing > 1)} missing"))
         if not self._coming.settle(new, last=following.path is None):
             out.append(self._gap(ROTATED_AWAY))
-        if isinstance(new, PlainFile):
-            new.passing = written
-        self._turn_to(new, out)
-        return True
 
     def _look_ahead(self, held: HeldFile, out: list[Piece]) -> Stat | None:
         """Open what the path leads to now, if it is another file, and look at the others that wait."""
@@ -346,9 +350,12 @@ class FileFollower:
         self._begin_with(new)
         out.append(Piece(kind="rotated", file=new.place.file))
 
-    def _open_rotated(self, held: HeldFile, path: Path, following: Next, out: list[Piece]) -> HeldFile | None:
-        """Open the next rotated file; None where that must be tried again, or it was given up."""
-        waiting = self._coming.at_its_turn(self._disk, following)
+    def _open_next(self, held: HeldFile, following: Next, out: list[Piece]) -> HeldFile | None:
+        """Open the file that follows; None where that must be tried again, or it was given up."""
+        path = following.path
+        if path is None:
+            return self._coming.files[0]
+        waiting = self._coming.at_its_turn(self._disk, path, following)
         if waiting is not None:
             return waiting
         try:

@@ -105,15 +105,14 @@ class Coming:
         """No more can be held open."""
         return len(self.files) >= _COMING_FILES
 
-    def at_its_turn(self, disk: Disk, following: Next) -> PlainFile | None:
+    def at_its_turn(self, disk: Disk, path: Path, following: Next) -> PlainFile | None:
         """The file to be read now, if the one that follows by name waits here itself, or one older than it."""
-        path = following.path
         for file in self.files:
             deleted = file.links == 0
             older = deleted and file.written_ns < following.written_ns and following.inode not in file.older
             if older or (file.inode == following.inode and not deleted):
                 return self.files[0]
-            if deleted and path is not None and is_copy(disk, path, file):
+            if deleted and is_copy(disk, path, file):
                 return self.files[0]
         return None
 

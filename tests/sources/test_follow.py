@@ -12,13 +12,13 @@ from pathlib import Path
 
 import msgspec
 import pytest
-import zstandard
 
 from sleepwatch.sources.follow import DRAIN_LIMIT_US, GRACE_US, FileFollower
 from sleepwatch.sources.identity import FileCheckpoint
 from sleepwatch.sources.neighbours import LATE_US
 from sleepwatch.sources.piece import HOLE, LATE, REWRITTEN, ROTATED_AWAY, TRUNCATED, TRUNCATED_AWAY, Piece
 from tests.sources.fakes import FakeDisk
+from tests.support import zstd
 
 SECOND = 1_000_000
 LINES = b"".join(b"0.%02d.%03d.000 I srv  update_slots: all slots are idle\n" % (at // 10, at) for at in range(20))
@@ -458,7 +458,7 @@ PACK = {
     "": bytes,
     ".gz": gzip.compress,
     ".xz": lzma.compress,
-    ".zst": zstandard.ZstdCompressor().compress,
+    ".zst": zstd.compress,
 }
 
 
@@ -675,6 +675,159 @@ def test_a_file_seen_at_the_path_and_gone_after_a_restart_is_a_gap(log: Path) ->
     again.settle()
     assert again.data == OTHER
     assert again.gaps == [(ROTATED_AWAY, None)]
+
+
+def test_a_file_seen_at_the_path_and_truncated_while_down_is_a_gap(log: Path) -> None:
+    log.write_bytes(LINES)
+    watcher = Watcher(log)
+    watcher.poll()
+    log.rename(log.with_name("server.log.1"))
+    log.write_bytes(b"seen, not read\n")
+    watcher.poll(0)
+    again = watcher.again()
+    log.write_bytes(OTHER)
+    again.settle()
+    assert again.data == OTHER
+    assert again.gaps == [(ROTATED_AWAY, None)]
+
+
+def test_a_copy_found_after_the_log_itself_was_replaced_still_ends_in_a_gap(log: Path) -> None:
+    log.write_bytes(LINES[:300])
+    watcher = Watcher(log)
+    watcher.poll()
+    append(log, LINES[300:])
+    shutil.copyfile(log, log.with_name("server.log.1"))
+    spare = log.with_name("spare")
+    spare.write_bytes(OTHER)
+    spare.replace(log)
+    again = watcher.again()
+    again.settle()
+    assert watcher.data + again.data == LINES + OTHER
+    assert again.gaps == [(TRUNCATED_AWAY, None)]
+
+
+# What random histories found.
+
+
+def packed(log: Path, name: str) -> None:
+    """Compress the log to this name, as rotation does."""
+    stat = log.stat()
+    new = log.with_name(name)
+    new.write_bytes(gzip.compress(log.read_bytes()))
+    os.utime(new, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+    log.unlink()
+
+
+def at(path: Path, second: int) -> None:
+    """Say when it was last changed."""
+    os.utime(path, (second, second))
+
+
+def test_a_file_compressed_while_it_is_read_is_not_read_again(log: Path) -> None:
+    log.write_bytes(LINES)
+    watcher = Watcher(log)
+    watcher.poll(limit=100)
+    packed(log, "server.log.1.gz")
+    log.write_bytes(b"")  # seen, empty, and gone again: nothing tells its place but time
+    watcher.poll(0, limit=100)
+    log.unlink()
+    log.write_bytes(OTHER)
+    for _ in range(3):
+        watcher.settle()
+    assert watcher.data == LINES + OTHER
+    assert watcher.gaps == []
+
+
+def test_a_file_that_waits_and_is_compressed_meanwhile_is_read_once(log: Path) -> None:
+    log.write_bytes(LINES)
+    watcher = Watcher(log)
+    watcher.poll(limit=100)
+    log.unlink()
+    log.write_bytes(b"second, of more than sixty-four bytes, so that it can be recognised\n")
+    watcher.poll(0, limit=100)
+    second = log.read_bytes()
+    packed(log, "server.log.1.gz")
+    log.write_bytes(OTHER)
+    for _ in range(3):
+        watcher.settle()
+    assert watcher.data == LINES + second + OTHER
+
+
+def test_a_file_that_waits_and_is_written_again_behind_the_same_banner_is_a_gap(log: Path) -> None:
+    banner = b"build: 7492 with cc for x86_64\n" * 50
+    log.write_bytes(LINES)
+    watcher = Watcher(log)
+    watcher.poll()
+    log.rename(log.with_name("server.log.1"))
+    log.write_bytes(banner + b"lost\n")
+    watcher.poll(0)
+    log.write_bytes(banner + OTHER)
+    watcher.settle()
+    assert watcher.data == LINES + banner + OTHER
+    assert watcher.gaps == [(REWRITTEN, None)]
+
+
+def test_a_file_with_the_banner_of_a_deleted_one_is_not_taken_for_it(log: Path) -> None:
+    banner = b"build: 7492 with cc for x86_64\n" * 50
+    log.write_bytes(banner + b"first\n")
+    at(log, 1000)
+    watcher = Watcher(log)
+    watcher.poll()
+    log.unlink()
+    log.write_bytes(banner + b"second\n")
+    at(log, 2000)
+    log.rename(log.with_name("server.log.1"))
+    log.write_bytes(OTHER)
+    watcher.settle()
+    assert watcher.data == banner + b"first\n" + banner + b"second\n" + OTHER
+
+
+def test_a_rotated_file_from_before_that_is_still_written_to_is_not_read(log: Path) -> None:
+    old = log.with_name("server.log.1")
+    old.write_bytes(b"never followed\n")
+    log.write_bytes(LINES)
+    watcher = Watcher(log)
+    watcher.poll()
+    log.unlink()
+    append(old, b"by an older process\n")
+    log.write_bytes(OTHER)
+    watcher.settle()
+    assert watcher.data == LINES + OTHER
+
+
+def test_empty_files_rotated_under_a_writer_that_stays_do_not_end_its_file(log: Path) -> None:
+    with log.open("ab", buffering=0) as writer:
+        writer.write(LINES[:100])
+        watcher = Watcher(log)
+        watcher.poll()
+        log.rename(log.with_name("server.log.2"))
+        log.with_name("server.log.1").touch()
+        log.touch()
+        watcher.settle()
+        writer.write(LINES[100:])
+        watcher.settle()
+    append(log, OTHER)
+    for _ in range(3):
+        watcher.settle()
+    assert watcher.data == LINES + OTHER
+    assert watcher.gaps == []
+
+
+def test_an_older_file_written_late_keeps_its_place_before_a_deleted_newer_one(log: Path) -> None:
+    log.write_bytes(LINES)
+    watcher = Watcher(log)
+    watcher.poll(limit=100)
+    log.unlink()
+    older = log.with_name("server.log.1")
+    older.touch()
+    log.write_bytes(b"newer\n")
+    watcher.poll(0, limit=100)
+    log.unlink()
+    older.write_bytes(b"older, late\n")
+    log.write_bytes(OTHER)
+    for _ in range(4):
+        watcher.settle()
+    assert watcher.data == LINES + b"older, late\nnewer\n" + OTHER
 
 
 # Checkpoints of a consumer that has dealt with less than was delivered.

@@ -15,10 +15,9 @@ from collections.abc import Sequence
 from copy import deepcopy
 from pathlib import Path
 
-import zstandard
-
 from sleepwatch.sources.follow import Piece
 from tests.sources.fakes import FakeDisk
+from tests.support import zstd
 
 MARK = 8
 """Every write begins with so many bytes that no other has."""
@@ -167,7 +166,7 @@ class World:
         here, packed = self.directory / name, self.directory / (name + kind)
         data = here.read_bytes()
         stat = here.stat()
-        pack = {".gz": gzip.compress, ".xz": lzma.compress, ".zst": zstandard.ZstdCompressor().compress}[kind]
+        pack = {".gz": gzip.compress, ".xz": lzma.compress, ".zst": zstd.compress}[kind]
         packed.write_bytes(pack(data))
         os.utime(packed, ns=(stat.st_atime_ns, stat.st_mtime_ns))
         old = self.files[name]
