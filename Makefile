@@ -89,6 +89,7 @@ evidence: $(VENV)/.installed-dev
 	{ echo "$(ON)"; $(PY) tests/accuracy/recorded.py; } > $(EVIDENCE)/accuracy.txt
 	{ echo "$(ON)"; $(PY) tests/accuracy/live.py --races 120; } > $(EVIDENCE)/live-accuracy.txt
 	{ echo "$(ON)"; $(PY) -m tests.bench.compare; } > $(EVIDENCE)/bench.txt
+	{ echo "$(ON)"; $(PY) tests/bench/daemon.py; } > $(EVIDENCE)/daemon.txt
 	{ echo "$(ON)"; $(PY) -m pytest -v -m slow; } > $(EVIDENCE)/slow-tests.txt
 
 .PHONY: clean
