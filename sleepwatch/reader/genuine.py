@@ -20,6 +20,8 @@ RETURN_US = 2 * CLOCK_NOISE_US
 """Text is printed in one go: behind it the server's own clock goes on within this time."""
 REORDER_US = 1_000
 """Threads write their lines up to this much out of order."""
+YOUNG_US = 50_000
+"""A clock below this is a process's that has just started: it has printed no prompt yet."""
 _LOOK = 64
 _LOOK_FAR = 512
 _LOOK_NEAR = 16
@@ -72,6 +74,7 @@ class Around:
 BEHIND_EARLIER = "the next line of its stream has an earlier clock"
 JUMPS_AHEAD = "its clock jumps ahead, and the lines behind it go on from where the clock was before"
 FALLS_BACK = "its clock falls back, and the lines behind it go on from where the clock was before"
+WRITES_ON = "the lines behind it go on from where the clock was: the process it speaks of did not die"
 START_IN_TEXT = "it is the start of a server copied with other lines: the text it was printed in goes on behind them"
 
 
@@ -90,7 +93,7 @@ def objection(stream: Stream, event: Event, around: Around) -> str | None:
         fits = following is None or following >= clock - REORDER_US or fell(clock, following)
         return None if fits else BEHIND_EARLIER
     if clock >= last - REORDER_US:
-        if following is not None and last - REORDER_US <= following < clock - REORDER_US:
+        if following is not None and max(last - REORDER_US, YOUNG_US) <= following < clock - REORDER_US:
             return BEHIND_EARLIER
         if clock > last + CLOCK_NOISE_US and _runs_ahead(around, last, clock):
             return JUMPS_AHEAD
@@ -104,6 +107,20 @@ def objection(stream: Stream, event: Event, around: Around) -> str | None:
     if not start:
         return FALLS_BACK
     return START_IN_TEXT if _inside_text(around, last) else None
+
+
+def writes_on(around: Around, last: int) -> bool:
+    """Behind a line that reports a death: does the process go on to write, its clock where it was?"""
+    fell_below = False
+    behind = _Text()
+    for head in islice(around.after(), _LOOK_FAR):
+        if head.clock_us is not None and head.clock_us >= max(last - REORDER_US, YOUNG_US):
+            if not fell_below:
+                return True
+            return head.clock_us <= last + RETURN_US and _printed(around, last, behind.near, head)
+        fell_below = fell_below or head.clock_us is not None
+        behind.passes(head)
+    return False
 
 
 def _clock_before(around: Around) -> int | None:

@@ -13,7 +13,7 @@ from typing import Any
 from sleepwatch.engine.streams import CLOCK_NOISE_US, Stream
 from sleepwatch.model import Event, Origin, Record
 from sleepwatch.prefix import Head, split
-from sleepwatch.reader.genuine import Around, is_doubtful, is_torn, keeps_prefix, objection
+from sleepwatch.reader.genuine import WRITES_ON, Around, is_doubtful, is_torn, keeps_prefix, objection, writes_on
 from sleepwatch.reader.trace import Look, Trace
 from sleepwatch.reader.window import Writer
 from sleepwatch.rules import Match, Pattern, RuleSet
@@ -114,6 +114,8 @@ class Recogniser:
         refused = None if stream is not None else NO_ROUTER
         if stream is not None and pattern.program == SERVER:
             refused = self._objection(stream, event, around)
+        elif stream is not None and event.type == "process.exit" and record is None and stream.clock_us is not None:
+            refused = WRITES_ON if writes_on(around, stream.clock_us) else None
         if self.trace is not None:
             self._tell(line, offset, head, literals, record, event=event, refused=refused, stream=stream)
         if refused is not None or stream is None:

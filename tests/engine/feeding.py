@@ -13,12 +13,17 @@ from tests.cases.made import Era, log
 from tests.reader.reading import gate, rules
 
 
-def events(data: bytes) -> list[Event]:
-    """What the reader makes of these bytes."""
+def events(data: bytes, *, line_by_line: bool = False) -> list[Event]:
+    """What the reader makes of these bytes; ``line_by_line``: of each line before it knows the next."""
     found: list[Event] = []
     reader = Reader(rules(), found.append, gate=gate())
     reader.open("server.log")
-    reader.feed(data)
+    if line_by_line:
+        for line in data.splitlines(keepends=True):
+            reader.feed(line)
+            reader.settle()
+    else:
+        reader.feed(data)
     reader.close()
     reader.finish()
     return found
@@ -27,9 +32,9 @@ def events(data: bytes) -> list[Event]:
 class Live:
     """A live engine over a script that is fed bit by bit."""
 
-    def __init__(self, script: str, *, era: Era = "C") -> None:
+    def __init__(self, script: str, *, era: Era = "C", line_by_line: bool = False) -> None:
         self.engine = Engine(engine_words(load_incidents()), live=True)
-        self._events = events(log(script, era=era))
+        self._events = events(log(script, era=era), line_by_line=line_by_line)
         self.transitions: list[Transition] = []
         self.asks: list[str] = []
 

@@ -119,7 +119,7 @@ def test_a_snapshot_is_asked_for_at_each_sleep_and_only_live() -> None:
 
 def test_a_death_that_is_refuted_is_taken_back() -> None:
     segfault = "| /opt/run.sh: line 3: 1377 Segmentation fault      (core dumped) llama-server --sleep-idle-seconds 1\n"
-    live = Live("0 start\n1 serve 0\n2 launch 2\n" + segfault + "2.5 release 2\n")
+    live = Live("0 start\n1 serve 0\n2 launch 2\n" + segfault + "2.5 release 2\n", line_by_line=True)
     reported = live.until(2.1)
     assert [one.incident.kind for one in reported] == ["crash-in-flight"]
     assert [one.withdrawn for one in live.until()] == [True]
@@ -128,7 +128,7 @@ def test_a_death_that_is_refuted_is_taken_back() -> None:
 def test_a_death_told_before_the_life_is_identified_is_told_again_under_its_own_name() -> None:
     """A life's identity is its first eight lines; a death in the first seven that is refuted leaves nothing behind."""
     segfault = "| /opt/run.sh: line 3: 1377 Segmentation fault      (core dumped) llama-server --sleep-idle-seconds 1\n"
-    live = Live("0.302 start\n1 launch 0\n" + segfault + "1.1 release 0\n1.2 serve 2\n")
+    live = Live("0.302 start\n1 launch 0\n" + segfault + "1.1 release 0\n1.2 serve 2\n", line_by_line=True)
     live.until()
     assert live.transitions
     assert incidents(live.transitions) == {}
