@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -18,3 +19,7 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 def corpus() -> Path:
     """The recordings of real servers, one folder each."""
     return Path(__file__).parent / "corpus"
+
+
+# A shell that starts the tests in the background has them ignore SIGINT, and so would every program they start.
+signal.signal(signal.SIGINT, signal.default_int_handler)
