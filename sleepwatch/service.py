@@ -287,9 +287,7 @@ class Service:
         assert self._followers is not None
         for path in set(self._blind) - set(map(printable, self._followers.followers)):
             left = [
-                msgspec.structs.replace(
-                    one, state="recovered", closed_us=now.wall_us, reason="it is no longer watched"
-                )
+                msgspec.structs.replace(one, state="recovered", closed_us=now.wall_us, reason="it is no longer watched")
                 for one in self._blind.pop(path)
             ]
             self._store.record(ScanResult(sources=(), lives=(), incidents=tuple(left), gaps=(), whole=False))

@@ -508,7 +508,10 @@ CASES = [
             20.411 launch 4
             20.412 launch 5
         """),
-        found=(found("hung-request", "possible", "recovered", task=2), found("hung-request", "possible", "recovered", task=4)),
+        found=(
+            found("hung-request", "possible", "recovered", task=2),
+            found("hung-request", "possible", "recovered", task=4),
+        ),
     ),
     Case(
         name="h4-waker-still-tokenizing",
