@@ -82,10 +82,12 @@ def test_lines_that_are_thrown_away(server: Path, tmp_path: Path) -> None:
 
 
 def test_a_pipe(server: Path, tmp_path: Path) -> None:
-    with running([server, "-m", "x"], directory=tmp_path, stderr=subprocess.PIPE) as process:
+    # Not a pipe into these tests: they may write a log of their own, and then that would be found.
+    reader = subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    assert reader.stdin is not None
+    with reader, running([server, "-m", "x"], directory=tmp_path, stderr=reader.stdin) as process:
+        reader.stdin.close()
         (unwatched,) = _find(process.pid).unwatched
-        assert process.stderr is not None
-        process.stderr.close()
     assert unwatched.reason.startswith("its lines go to a pipe")
 
 
