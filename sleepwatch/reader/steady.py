@@ -6,6 +6,7 @@ clock that does not fit its neighbours, a stream not seen yet. What they leave g
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -36,11 +37,12 @@ class Whole(NamedTuple):
     child_group: int
 
 
+@functools.lru_cache(maxsize=2)
 def whole_patterns(rules: RuleSet) -> tuple[tuple[Whole, ...], ...]:
     """For each of the rules' literals, the server's patterns whose lines have it.
 
     A literal can stand inside a longer one (``entering sleeping state`` in ``server is entering sleeping state``), and
-    is met first.
+    is met first. Made once for all the logs of a process.
     """
     made = {id(pattern): _whole(pattern) for pattern in rules.patterns if pattern.program == SERVER and pattern.regex}
     owners: list[tuple[Whole, ...]] = []

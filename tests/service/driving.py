@@ -6,9 +6,8 @@ import functools
 import itertools
 import os
 import random
-import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,6 +20,7 @@ from sleepwatch.envelopes import detect
 from sleepwatch.envelopes.base import HEAD_LIMIT, Framed
 from sleepwatch.model import Incident, ScanResult
 from sleepwatch.prefix import Head, split
+from sleepwatch.scan import scan
 from sleepwatch.service import Service
 from sleepwatch.store import open_store
 from sleepwatch.times import LocalTimes
@@ -127,8 +127,9 @@ class Write(NamedTuple):
 def paced(data: bytes, *, pasted: bool = False) -> list[Write]:
     """A log's entries, each at the moment its own stamps give.
 
-    Lines without stamps come 3 ms apart. With ``pasted``, lines behind a debug record or text between which the clock
-    leaves its course and comes back to it are text that was printed in one go.
+    In a log without stamps lines come 3 ms apart. With ``pasted`` they come all at once, and in a log with stamps those
+    do behind a debug record or text between which the clock leaves its course and comes back to it: text is printed in
+    one go.
     """
     head = data[:HEAD_LIMIT]
     envelope = detect(head[: head.rfind(b"\n") + 1] or head, local=LocalTimes(year=2026))
@@ -156,7 +157,7 @@ def _paced_bare(data: bytes, *, pasted: bool) -> list[Write]:
                     bases[ports] = moment + 50_000 * bool(bases) - clock  # another process
                 last[ports] = clock
                 moment = max(moment, bases[ports] + clock)
-        elif clock is None and not stamped:
+        elif clock is None and not stamped and not pasted:
             moment += 3_000
         writes.append(Write(moment, line))
     return writes
@@ -177,10 +178,11 @@ def _paced_framed(data: bytes, envelope: Any) -> list[Write]:
     if starts[0]:
         starts.insert(0, 0)
     records = [(r.offset, r.wall_us) for r in [*envelope.feed(data, 0), *envelope.finish()] if r.wall_us is not None]
-    first = records[0][1]
+    first = records[0][1] if records else 0
     writes = []
     moment = index = 0
     for start, end in itertools.pairwise(starts):
+        moment += 3_000 * (not records)
         while index < len(records) and records[index][0] < end:
             moment = max(moment, records[index][1] - first)
             index += 1
@@ -236,6 +238,26 @@ def scanned(result: ScanResult) -> dict[str, dict[str, Any]]:
     return {i.id: told(i) for i in result.incidents}
 
 
+def scan_of(data: bytes) -> dict[str, dict[str, Any]]:
+    """What a scan finds in a file of these bytes."""
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory) / "server.log"
+        path.write_bytes(data)
+        return scanned(scan([path], rules=rules()))
+
+
+def difference(live: dict[str, dict[str, Any]], whole: dict[str, dict[str, Any]]) -> list[Any]:
+    """What differs, short enough to read."""
+    out: list[Any] = []
+    for key in sorted(live.keys() | whole.keys()):
+        one, other = live.get(key), whole.get(key)
+        if one is None or other is None:
+            out.append(("live only" if other is None else "scan only", one or other))
+        elif one != other:
+            out.append((key, {name: (one[name], other[name]) for name in one if one[name] != other[name]}))
+    return out
+
+
 @functools.cache
 def _template() -> bytes:
     with tempfile.TemporaryDirectory() as directory:
@@ -249,17 +271,6 @@ def new_database(path: Path) -> Path:
     path.write_bytes(_template())
     path.chmod(0o600)
     return path
-
-
-def lines_of(path: Path) -> Iterator[bytes]:
-    """The lines of a file."""
-    yield from path.read_bytes().splitlines(keepends=True)
-
-
-def copy(source: Path, target: Path) -> Path:
-    """A copy of a file."""
-    shutil.copyfile(source, target)
-    return target
 
 
 # -- how writers write ------------------------------------------------------------------------------------------------
