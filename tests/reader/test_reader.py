@@ -152,7 +152,11 @@ def test_a_paste_of_any_log_into_a_prompt_changes_nothing(data: st.DataObject) -
     other = recording(data.draw(st.sampled_from(STAMPED))).splitlines(keepends=True)
     first = data.draw(st.integers(0, len(other) - 1))
     pasted = other[first : first + data.draw(st.integers(1, 200))]
+    assume(sum(map(len, pasted)) < 60_000)  # within the window in which the clock is seen to come back
+    stamped = [line for line in pasted if _clocks([line])]
+    assume(not stamped or b"template" not in stamped[-1])  # behind which servers print text themselves
     now, later = _clocks(lines[:at])[-1], _clocks(lines[at:])[0]
+    assume(now > 500_000)  # a server that has loaded its model
     assume(later - now < 1_000_000)  # text is printed in one go
     assume(all(abs(clock - now) > 5_000_000 for clock in _clocks(pasted)))  # of another time
     seconds, us = divmod(now, 1_000_000)
