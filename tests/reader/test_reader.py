@@ -156,7 +156,7 @@ def test_a_paste_of_any_log_into_a_prompt_changes_nothing(data: st.DataObject) -
     stamped = [line for line in pasted if _clocks([line])]
     assume(not stamped or b"template" not in stamped[-1])  # behind which servers print text themselves
     now, later = _clocks(lines[:at])[-1], _clocks(lines[at:])[0]
-    assume(now > 500_000)  # a server that has loaded its model
+    assume(b" slot " in lines[at - 1])  # printed when a slot takes it
     assume(later - now < 1_000_000)  # text is printed in one go
     assume(all(abs(clock - now) > 5_000_000 for clock in _clocks(pasted)))  # of another time
     seconds, us = divmod(now, 1_000_000)
