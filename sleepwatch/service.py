@@ -52,6 +52,7 @@ from sleepwatch.store.daemon import (
     save_checkpoint,
     save_pulse,
     save_watches,
+    watches_seen,
 )
 from sleepwatch.watched import Sources
 from sleepwatch.watching import Found, LogWatch, SourceWatch
@@ -130,6 +131,8 @@ class Service:
         self._pulse: Pulse | None = None
         self._told: dict[str, tuple[str, str, str, int]] = {}
         """What was printed last of the latest incidents."""
+        self._rows: dict[str, WatchRow] = {}
+        """What was last told of the sources, by path."""
         self._try_again_us = 0
         self._whole = False
         """What is in memory is in step with how far was read: it may be stored."""
@@ -223,7 +226,8 @@ class Service:
         for follower, pieces in self._followers.poll(now.monotonic_us, now.wall_us, PUMP_BYTES):
             watch = self._watch_of(follower, now)
             for piece in pieces:
-                _give(watch, piece, now)
+                if piece.kind != "idle":
+                    _give(watch, piece, now)
         self._leave(set(self._followers.vanished) & set(self._watches), now)
         for path, follower in self._followers.followers.items():
             watch = self._watch_of(follower, now)
@@ -422,14 +426,14 @@ class Service:
             return
         assert self._store is not None
         assert self._pulse is not None
-        found = {path: watch.found() for path, watch in self._watches.items()}
+        found = {path: watch.found() for path, watch in self._watches.items() if watch.dirty or watch.urgent}
         self._pulse = msgspec.structs.replace(self._pulse, beat_us=now.wall_us)
         new: dict[str, list[str]] = {}
         try:
             with self._store.transaction() as transaction:
                 for path, one in found.items():
                     new[path] = self._store_found(transaction, self._watches[path], one)
-                self._save_places(transaction, now)
+                rows = self._save_places(transaction, now)
                 save_pulse(transaction, self._pulse)
                 if now.monotonic_us - self._forgot_us >= FORGET_EVERY_US:
                     forget_lives(transaction, now.wall_us - round(self.settings.database.keep_days * DAY_US))
@@ -438,7 +442,7 @@ class Service:
             self._try_again_us = now.monotonic_us + TRY_AGAIN_US
             self._complain.say(f"nothing can be stored now; what is found is kept, and tried again: {error}", now)
             return
-        self._saved_us = now.monotonic_us
+        self._saved_us, self._rows = now.monotonic_us, rows
         for path, one in found.items():
             self._watches[path].stored()
             self._tell(one)
@@ -471,35 +475,43 @@ class Service:
             transaction.withdraw(incident, reason, self._rules.digest)
         return new
 
-    def _save_places(self, transaction: Transaction, now: Now) -> None:
+    def _save_places(self, transaction: Transaction, now: Now) -> dict[str, WatchRow]:
+        """Store how far everything was read; returns what is told of each source."""
         assert self._followers is not None
-        rows = []
-        for path, follower in self._followers.followers.items():
-            watch = self._watches.get(path)
-            place = follower.checkpoint()
-            if watch is not None and place is not None and watch.dirty:
-                save_checkpoint(
-                    transaction,
-                    Checkpoint(
-                        source=path,
-                        file=msgspec.json.encode(place),
-                        state=watch.state(),
-                        rules_digest=self._rules.digest,
-                    ),
-                )
-            if not self._is_over(path, follower):
-                rows.append(_row(follower, watch, now))
         assert self._pulse is not None
-        since_us = self._pulse.started_us
-        rows.extend(
-            WatchRow(source=one.path, state="absent", reason="no file matches it", since_us=since_us)
-            for one in self._sources.files
-            if not any(path == one.path or fnmatchcase(path, one.path) for path in self._followers.followers)
-        )
-        rows.extend(
-            WatchRow(source=one.server, state="unwatched", reason=printable(one.reason)) for one in self._unwatched
-        )
-        save_watches(transaction, rows)
+        followers = self._followers.followers
+        rows: dict[str, WatchRow] = {}
+        for path, follower in followers.items():
+            watch, row = self._watches.get(path), self._rows.get(path)
+            if row is None or watch is None or watch.dirty or not _still(row, follower):
+                place = follower.checkpoint()
+                if watch is not None and place is not None and watch.dirty:
+                    save_checkpoint(
+                        transaction,
+                        Checkpoint(
+                            source=path,
+                            file=msgspec.json.encode(place),
+                            state=watch.state(),
+                            rules_digest=self._rules.digest,
+                        ),
+                    )
+                row = _row(follower, watch, place, now)
+            if not self._is_over(path, follower):
+                rows[path] = row
+        for one in self._sources.files:
+            if one.path not in followers and not any(fnmatchcase(path, one.path) for path in followers):
+                rows[one.path] = WatchRow(
+                    source=one.path, state="absent", reason="no file matches it", since_us=self._pulse.started_us
+                )
+        for server in self._unwatched:
+            rows[f"\0{server.server}"] = WatchRow(
+                source=server.server, state="unwatched", reason=printable(server.reason)
+            )
+        if rows == self._rows:
+            watches_seen(transaction)
+        else:
+            save_watches(transaction, list(rows.values()))
+        return rows
 
     def _tell(self, found: Found) -> None:
         """Print what changed, for the person who looks on."""
@@ -581,8 +593,13 @@ def _place(saved: Checkpoint) -> FileCheckpoint | Place | None:
         return None
 
 
-def _row(follower: Follower, watch: SourceWatch | None, now: Now) -> WatchRow:
-    place = follower.checkpoint()
+def _still(row: WatchRow, follower: Follower) -> bool:
+    """Is it as it was told of?"""
+    state = follower.state
+    return (row.state, row.reason, row.unread) == (state.name, state.reason or None, follower.unread)
+
+
+def _row(follower: Follower, watch: SourceWatch | None, place: FileCheckpoint | Place | None, now: Now) -> WatchRow:
     return WatchRow(
         source=str(follower.path),
         state=follower.state.name,

@@ -381,9 +381,10 @@ class FileFollower:
             if self._status[0] == "absent":
                 self._was_absent, self._backfill = True, False
             return False
+        if stat is not None:
+            self._ahead = stat.size
         if self._opening is None:
             assert stat is not None
-            self._ahead = stat.size
             file = open_at_path(self._disk, self.path, self._place())
             if not self._backfill:
                 self._begin_with(file)

@@ -21,7 +21,7 @@ class Followers:
         self._files = files
         self._journals = journals
         self.full = False
-        """At the last poll there was more than it took."""
+        """At the last poll there was more than it took, or it is still being looked for where to begin."""
 
     @property
     def followers(self) -> Mapping[str, Follower]:
@@ -37,8 +37,10 @@ class Followers:
         """Poll them all, each with this limit in bytes; those that had something, with their pieces."""
         files = self._files.poll(now_us, limit)
         journals = self._journals.poll(now_us, now_wall_us)
-        self.full = self._journals.full or any(
-            sum(len(piece.data) for piece in pieces) >= limit // 2 for _, pieces in files
+        self.full = (
+            self._journals.full
+            or any(sum(len(piece.data) for piece in pieces) >= limit // 2 for _, pieces in files)
+            or any(map(_searches, self._files.followers.values()))
         )
         return [*files, *journals]
 
@@ -54,3 +56,8 @@ class Followers:
         """Give all descriptors back."""
         self._files.close()
         self._journals.close()
+
+
+def _searches(follower: FileFollower) -> bool:
+    """Is there a file, and not yet known from where on to read it? Each poll brings that nearer."""
+    return not follower.reading and bool(follower.unread) and follower.state.name == "following"

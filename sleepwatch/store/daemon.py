@@ -88,6 +88,11 @@ def save_watches(transaction: Transaction, watches: list[WatchRow]) -> None:
         )  # fmt: skip
 
 
+def watches_seen(transaction: Transaction) -> None:
+    """What is told of the watched sources still holds."""
+    transaction.execute("UPDATE watch SET seen_us = ?", (transaction.now_us,))
+
+
 def watches(store: Store) -> list[WatchRow]:
     """The watched sources, as last told."""
     rows = store.connection.execute(

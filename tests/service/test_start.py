@@ -1,0 +1,33 @@
+"""How soon the daemon is where the log is (made)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.cases.made import log
+from tests.service.driving import SECOND, Driven, new_database, stored
+
+FILLING = b"0.01.000.000 D srv  update_slots: " + b"x" * 990 + b"\n"
+
+
+def test_where_to_begin_is_looked_for_without_waiting(tmp_path: Path) -> None:
+    """A long log at the very first start: the search for the current life takes many looks, and no time between."""
+    path = tmp_path / "server.log"
+    path.write_bytes(log("0 start\n1 serve 0\n") + FILLING * 20_000 + log("2.1 sleep\n9 cancel 2\n"))
+    with Driven(new_database(tmp_path / "x.db"), [path]) as driven:
+        driven.run_for(SECOND // 2)
+        driven.run_for(2 * SECOND)
+    assert [one["state"] for one in stored(tmp_path / "x.db").values()] == ["abandoned"]
+
+
+def test_a_restart_in_a_long_log_waits_for_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "server.log"
+    path.write_bytes(log("0 start\n1 serve 0\n") + FILLING * 20_000)
+    database = new_database(tmp_path / "x.db")
+    with Driven(database, [path]) as driven:
+        driven.run_for(2 * SECOND)
+    with path.open("ab") as file:
+        file.write(log("2.1 sleep\n9 cancel 2\n"))
+    with Driven(database, [path]) as driven:
+        driven.run_for(SECOND // 2)
+    assert [one["state"] for one in stored(tmp_path / "x.db").values()] == ["abandoned"]
