@@ -332,7 +332,7 @@ def test_kill_9_of_the_program_under_load(seed: int, tmp_path: Path) -> None:
     process = run_daemon(database, path, said)
     kills = written = 0
     try:
-        # The very first start begins at the current life: killed before it stored a place, it begins later.
+        # A first start begins at the current life: killed before it has stored a place, it begins at a later one.
         wait_until(lambda: database.exists() and _is_fed(database, path), lambda: said.read_text())
         while written < len(data) or kills < 4:
             size = choose.randrange(1, 6_000)
