@@ -52,7 +52,6 @@ FEW = [
 EXCEPTIONS = {
     "h5-arrival-just-before-log-ends": "live it is seen to wait, and so probable; a log that ends there shows nothing",
     "h5-then-planned-stop": "live it is lost when its process is seen to have ended, and this log ends before",
-    "five-deaths-without-a-record": "the last start is the log's end: a scan says restarted, live it has yet to serve",
     "restart-without-a-start-marker": "its second life has six lines, and eight identify one: live, they are awaited",
     "two-servers-in-one-file": "only later lines show whose clock goes on, where two write one file without a carrier",
     "two-servers-far-apart-in-one-file": "the same",
