@@ -23,11 +23,12 @@ _PROGRAM = """\
 export PYTHONPATH={root} PYTHONDONTWRITEBYTECODE=1
 exec {python} -m sleepwatch "$@"
 """
-# A minute is long for a test. Everything else is as it is shipped.
-_IMPATIENT = """\
+# A minute is long for a test, and the checkout may lie in /tmp. Everything else is as it is shipped.
+_IMPATIENT = f"""\
 [Service]
 WatchdogSec=3
 RestartSec=0
+BindReadOnlyPaths={ROOT} {sys.prefix} {sys.base_prefix}
 """
 # A program of that name that writes what a server wrote, at the server's own pace: asleep from 1.4 s on, woken at
 # 2.0 s, asleep again from 3.3 s on with a request in its queue, whose client gives up at 6.4 s.
