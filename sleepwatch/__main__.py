@@ -3,4 +3,4 @@
 from sleepwatch.cli import main
 
 if __name__ == "__main__":
-    main()
+    main(prog_name="sleepwatch")
