@@ -30,6 +30,8 @@ COMMANDS = {
     "explain": "Show what is recognised in a line, and why.",
     "rules": "List and test the rules.",
     "check": "Say whether this host is exposed, protected and watched.",
+    "wake": "Wake a server that sleeps, so that a hung request is answered.",
+    "warm": "Make a server ready for a request, so that it cannot meet the sleep.",
     "sweep": "Drive a real server into the race and measure it.",
 }
 """Command name and its line in the help; each is the object of that name in ``sleepwatch.cli.<name>``."""

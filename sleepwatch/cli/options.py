@@ -76,6 +76,37 @@ def journal_options(command: _Command) -> _Command:
     return command
 
 
+def target_options(command: _Command) -> _Command:
+    """What a server is asked with: ``model``, ``kind``, ``key_file``, ``ca_file``, ``insecure``, ``timeout``."""
+    path = click.Path(dir_okay=False, path_type=Path)
+    for option in (
+        click.option(
+            "--timeout",
+            type=click.FloatRange(1),
+            default=600.0,
+            show_default=True,
+            metavar="SECONDS",
+            help="How long an answer may take: the model is loaded first.",
+        ),
+        click.option("--insecure", is_flag=True, help="Take any TLS certificate."),
+        click.option("--cacert", "ca_file", type=path, metavar="FILE", help="Trust the certificates in this PEM file."),
+        click.option(
+            "--api-key-file", "key_file", type=path, metavar="FILE", help="The API key: the file's first line."
+        ),
+        click.option(
+            "--kind",
+            type=click.Choice(["auto", "completion", "chat", "embedding"]),
+            default="auto",
+            show_default=True,
+            help="What it serves. auto goes on where the server says that it is of another kind; for one that serves "
+            "embeddings or reranks only, say embedding.",
+        ),
+        click.option("--model", metavar="NAME", help="Of a router: the model to wake."),
+    ):
+        command = option(command)
+    return command
+
+
 def reading(tz: str | None, year: int | None, envelope: str | None) -> Options:
     """These options as ``scan`` takes them. Raises SleepwatchError for a zone or carrier that there is not."""
     from datetime import UTC

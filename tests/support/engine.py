@@ -155,6 +155,8 @@ parser.add_argument("-lv", "--verbosity", type=int, default=3)
 parser.add_argument("--no-warmup", action="store_true")
 parser.add_argument("--no-webui", action="store_true")
 parser.add_argument("--log-file", default="")
+parser.add_argument("--api-key-file", default="")
+parser.add_argument("--embedding", action="store_true")
 options = parser.parse_args()
 
 if options.version:
@@ -173,6 +175,10 @@ params.n_parallel = options.parallel
 params.sleep_idle_seconds = options.sleep_idle_seconds
 params.verbosity = options.verbosity
 params.warmup = not options.no_warmup
+params.embedding = options.embedding
+if options.api_key_file:
+    with open(options.api_key_file) as keys:
+        params.api_keys = keys.read().split()
 
 signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGINT})
 try:
