@@ -1,4 +1,4 @@
-"""What is written about the database is in step with it: docs/database.md and the canned queries for Datasette."""
+"""What is written about the database is in step with it: docs/database.md."""
 
 from __future__ import annotations
 
@@ -10,19 +10,9 @@ import pytest
 
 from sleepwatch.store import Store, open_store
 from sleepwatch.store.merge import KINDS
-from tests.support.results import HANG, RESULT
+from tests.support.results import RESULT
 
 ROOT = Path(__file__).parents[2]
-_SQL = re.compile(
-    r"^      (\w+):\n(?:        (?!sql).*\n)*        sql: (?:\|-\n((?:          .*\n)+)|(.+)\n)", re.MULTILINE
-)
-
-
-def _canned_queries() -> dict[str, str]:
-    text = (ROOT / "packaging" / "datasette" / "metadata.yaml").read_text()
-    queries = {name: block or line for name, block, line in _SQL.findall(text)}
-    assert len(queries) == text.count("sql: ")
-    return queries
 
 
 @pytest.fixture
@@ -30,12 +20,6 @@ def store(tmp_path: Path) -> Iterator[Store]:
     with open_store(tmp_path / "incidents.db") as store:
         store.record(RESULT)
         yield store
-
-
-@pytest.mark.parametrize("name", _canned_queries())
-def test_canned_queries_run(store: Store, name: str) -> None:
-    rows = store.connection.execute(_canned_queries()[name], {"id": HANG.id[:6]}).fetchall()
-    assert len(rows) == {"open_now": 0, "evidence": 2}.get(name, 1)
 
 
 def test_the_documentation_names_every_table_view_and_column(store: Store) -> None:
