@@ -84,7 +84,12 @@ def near(one: Event | None, other: Event) -> bool:
 def life_of_unit(lives: Collection[LifeState], event: Event, unit: str) -> LifeState | None:
     """The life this line of systemd's about a unit speaks of."""
     here = [life for life in lives if life.origin.port is None and same_host(life.origin, event.origin)]
+    invocation = event.fields.get("invocation")
     named = [life for life in here if life.unit == unit]
+    if named and invocation:
+        named = [life for life in named if life.origin.invocation in (None, invocation)]
+        if not named:
+            return None  # of another run, whose process wrote nothing
     if named:
         silent = [life for life in named if life.ledger.last.seq < event.seq]
         return (silent or named)[-1]

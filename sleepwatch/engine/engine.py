@@ -252,6 +252,7 @@ class Engine:
         if server.sleep_mode:
             life.ledger.sleep_mode = True
         server.last = life
+        server.restarting = server.given_up = False
         if old is None and before is not None and not before.ended and (life.unit or origin.port):
             old = before  # a unit, and a router's port, has one process at a time
         if old is not None:
@@ -308,11 +309,12 @@ class Engine:
         """A new life begins where this one wrote: whatever ended it, it is over."""
         if life.exit is None:
             other_pid = life.origin.pid is None or start.origin.pid != life.origin.pid
+            started_us = start.wall_us
             life.exit = Exit(
                 event=start,
                 by="next start",
                 planned=life.ledger.stopping is not None,
-                at_us=own_clock(life.ledger.last, start.wall_us) if other_pid else None,
+                at_us=own_clock(life, started_us - life.server.restart_us) if other_pid and started_us else None,
             )
         self._close(life)
 
@@ -328,7 +330,7 @@ class Engine:
         if end.event is not None and end.event.fields.get("unit"):
             other = life_of_unit(self._lives.values(), end.event, str(end.event.fields["unit"]))
             if other is not None and other is not life and other.exit is None:
-                other.exit = msgspec.structs.replace(end, at_us=own_clock(other.ledger.last, end.event.wall_us))
+                other.exit = msgspec.structs.replace(end, at_us=own_clock(other, end.event.wall_us))
                 self._judge(other)
 
     def _close(self, life: LifeState) -> None:
@@ -401,6 +403,8 @@ class Engine:
             fields.get("pid") is not None and fields["pid"] == life.origin.pid
         )
         known = life.exit
+        if fields.get("by") == "systemd":
+            life.server.restarting = False
         frames = str(fields.get("frames", ""))
         if known is not None and known.recorded:
             # The same death, told again: keep what each tells.
@@ -414,7 +418,7 @@ class Engine:
                 signal=signal,
                 status=status,
                 planned=bool(fields.get("planned")),
-                at_us=own_clock(life.ledger.last, event.wall_us),
+                at_us=own_clock(life, event.wall_us),
                 sure=sure,
                 others=[],
             )
@@ -475,6 +479,8 @@ class Engine:
             self._waiting_units = [*self._waiting_units[-15:], (unit, event)]
             return
         life = life_of_unit(self._lives.values(), event, unit)
+        if life is not None and event.type in ("unit.restarting", "unit.failed"):
+            self._restart_line(life, event)
         if life is None or life.exit is not None:
             return
         if event.type == "unit.stopping":
@@ -485,6 +491,28 @@ class Engine:
                 event=event, by="systemd", status=0, planned=True, sure=life.origin.unit == unit, others=[]
             )
             self._judge(life)
+
+    def _restart_line(self, life: LifeState, event: Event) -> None:
+        """The unit of a process that has ended is about to be started again, or that has failed."""
+        server, end = life.server, life.exit
+        if end is None or end.event is None:
+            return
+        if event.type == "unit.restarting":
+            server.restarting = True
+            if event.wall_us is not None and end.event.wall_us is not None and life.jumped < end.event.seq:
+                server.restart_us = max(0, event.wall_us - end.event.wall_us)
+        elif not server.given_up and (server.restarting or event.fields.get("limit")):
+            server.given_up = True
+            end.others.append(event)
+            self._judge(life)
+            if server.row is not None:
+                self._judge(server.row.first)
+
+    def _clock_line(self, event: Event) -> None:
+        """Wall time has jumped on this host."""
+        for life in self._lives.values():
+            if same_host(life.origin, event.origin):
+                life.jumped = event.seq
 
     def _gap_line(self, event: Event) -> None:
         """Lines are missing: of the writer they were taken from, or of the whole source where that is not told."""
@@ -581,7 +609,7 @@ class Engine:
                 sleep_mode=ledger.sleep_mode or life.server.sleep_mode,
                 idle_us=life.server.idle_us,
                 restarted=life.server.last is not life,
-                over=self._over,
+                over=self._over or life.server.given_up,
             )
             if dead is not None:
                 dead = self._in_a_row(life, dead)
@@ -638,7 +666,7 @@ class Engine:
             return dead
         if life is row.first:
             state = "restarted" if server.row is not row or (self._over and self._is_up(server)) else "open"
-            if state == "open" and self._over:
+            if state == "open" and (self._over or server.given_up):
                 state = "down"
             return crash_loop(dead, row.count, signals_known=not row.unknown, state=state)
         if grown:
@@ -707,6 +735,9 @@ _SPECIAL: dict[str, Callable[[Engine, Event], None]] = {
     "unit.started": Engine._unit_line,
     "unit.stopping": Engine._unit_line,
     "unit.ended": Engine._unit_line,
+    "unit.restarting": Engine._unit_line,
+    "unit.failed": Engine._unit_line,
+    "clock.jumped": Engine._clock_line,
     "gap": Engine._gap_line,
     "router.start": Engine._router_line,
     "router.spawned": Engine._router_line,

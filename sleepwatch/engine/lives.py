@@ -24,7 +24,7 @@ class Now(NamedTuple):
 class Server:
     """What is known of one server across its lives."""
 
-    __slots__ = ("idle_us", "last", "name", "row", "saw_exit", "sleep_mode")
+    __slots__ = ("given_up", "idle_us", "last", "name", "restart_us", "restarting", "row", "saw_exit", "sleep_mode")
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -34,6 +34,12 @@ class Server:
         self.row: Row | None = None
         """The deaths in a row it is in, none of which came to serve."""
         self.saw_exit = False
+        self.restarting = False
+        """Its unit is about to be started again: a start that fails now was one too many."""
+        self.given_up = False
+        """Its unit was started too often and is left alone."""
+        self.restart_us = 0
+        """How long its unit lies still before it is started again (RestartSec=), as far as that was seen."""
 
 
 class Row:
@@ -54,8 +60,8 @@ class LifeState:
     """One life as the engine holds it: its ledger, its identity, and what was reported of it."""
 
     __slots__ = (
-        "children", "ended", "exit", "freed", "head", "head_over", "judged_us", "ledger", "lost_to_stop", "number",
-        "origin", "parent", "phase_seen", "reported", "row", "row_unknown", "server", "spawned", "started",
+        "children", "ended", "exit", "freed", "head", "head_over", "judged_us", "jumped", "ledger", "lost_to_stop",
+        "number", "origin", "parent", "phase_seen", "reported", "row", "row_unknown", "server", "spawned", "started",
         "stopping_models", "unit", "unit_started",
     )  # fmt: skip
 
@@ -89,6 +95,8 @@ class LifeState:
         self.unit = origin.unit
         """Its unit; where the carrier does not tell, the one whose start preceded it."""
         self.unit_started: Event | None = None
+        self.jumped = 0
+        """``seq`` of the last jump of wall time: lines before it do not tell what a later wall time is on its clock."""
 
     @property
     def identified(self) -> bool:
@@ -158,9 +166,13 @@ def _exit_words(life: LifeState) -> str | None:
     return f"status {end.status}" if end.status is not None else "unknown"
 
 
-def own_clock(last: Event, wall_us: int | None) -> int | None:
-    """A moment in wall time on the process's own log clock, by its last line that carries both."""
-    if wall_us is None or last.wall_us is None or last.clock_us is None:
+def own_clock(life: LifeState, wall_us: int | None) -> int | None:
+    """A moment in wall time on the process's own log clock, by its last line that carries both.
+
+    None, too, where wall time has jumped since: the log clock stands still while the host sleeps (CLOCK_MONOTONIC).
+    """
+    last = life.ledger.last
+    if wall_us is None or last.wall_us is None or last.clock_us is None or last.seq < life.jumped:
         return None
     return last.clock_us + wall_us - last.wall_us
 

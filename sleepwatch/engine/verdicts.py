@@ -338,7 +338,8 @@ def death(
     """What the end of a life amounts to, by the order of precedence in docs/verdicts.md; None where it was planned.
 
     ``sleep_mode`` and ``idle_us`` are what is known of the server from all its lives and its command line.
-    ``restarted``: a new life of the same server has begun. ``over``: the source has ended.
+    ``restarted``: a new life of the same server has begun. ``over``: the source has ended,
+    or nobody will start it again.
     """
     if is_planned(ledger, exit_):
         overdue = wake_overdue(ledger, exit_.event, ended=True, at_us=exit_.at_us)

@@ -14,7 +14,7 @@ from sleepwatch.reader import Look, Trace
 
 DISMISSED = 100
 """Requests without an incident that are kept; more are only counted."""
-_OF_OTHERS = ("process.exit", "process.signal", "process.frame", "unit.stopping", "unit.ended")
+_OF_OTHERS = ("process.exit", "process.signal", "process.frame", "unit.stopping", "unit.ended", "unit.failed")
 _ENDS_A_SLEEP = ("sleep.enter", "sleep.entered", "sleep.exit", "sleep.exited")
 
 

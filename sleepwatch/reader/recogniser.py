@@ -32,8 +32,11 @@ _RAW_WORDS = frozenset({"stopping-at-once"})
 _DECISIVE = frozenset({"sleep.enter", "sleep.entered", "sleep.exit", "sleep.exited", "request.cancelled"})
 """Events that decide much and come seldom."""
 _OF_OTHERS = frozenset(
-    {"process.exit", "process.signal", "process.frame", "unit.started", "unit.stopping", "unit.ended", "gap"}
-)
+    {
+        "process.exit", "process.signal", "process.frame", "unit.started", "unit.stopping", "unit.ended",
+        "unit.restarting", "unit.failed", "clock.jumped", "gap",
+    }
+)  # fmt: skip
 """Events about a server in lines that others wrote: they begin no life."""
 _ABOUT = (("unit", "UNIT"), ("unit", "USER_UNIT"), ("unit", "COREDUMP_UNIT"), ("invocation", "INVOCATION_ID"))
 """What a journal entry says of the unit it is about, where its text does not."""

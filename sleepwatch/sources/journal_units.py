@@ -1,7 +1,8 @@
 """Which entries belong to a unit: its own lines and what others wrote about it, as ``journalctl --unit`` takes them.
 
 The manager's words about a unit ("Main process exited, code=killed, status=11/SEGV") are not the unit's lines, nor are
-its coredumps. On top of journalctl's come the kernel's lines, which name processes, and journald's own.
+its coredumps. On top of journalctl's come the kernel's lines, which name processes, journald's own, and what the host
+did to its clock.
 """
 
 from __future__ import annotations
@@ -10,8 +11,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 
 COREDUMP = "fc2e22bc6ee647b6b90729ab34a250b1"
-OOM_KILL = "d989611b15e44c9dbf31e3c81256e4ed"
-"""systemd-oomd's, about a control group (systemd, sd-messages.h)."""
+OF_THE_HOST = (
+    "6bbd95ee977941e497c48be27c254128",
+    "8811e6df2a8e40f58a94cea26f8ebf14",
+    "c7a787079b354eaaa9e77b371893cd27",
+    "7c8a41f37b764941a0e1780b1be2f037",
+)
+"""The host goes to sleep, wakes, has its clock set, by hand or by a time server (systemd, sd-messages.h)."""
 SUFFIXES = (".service", ".scope", ".slice", ".socket", ".mount", ".target", ".timer", ".swap", ".path", ".device",
             ".automount")  # fmt: skip
 PROGRAM = "llama-server"
@@ -59,7 +65,7 @@ class Units:
             return True
         if get("_PID") == "1" and self.fits(get("UNIT")):
             return True
-        if get("MESSAGE_ID") == OOM_KILL:
+        if get("MESSAGE_ID") in OF_THE_HOST:
             return True
         return any(self.fits(get(name)) for name in _NAMES[2:4]) or any(self.fits(get(name)) for name in _NAMES[5:])
 
@@ -81,7 +87,7 @@ class Units:
             ["_UID=0", *of("OBJECT_SYSTEMD_USER_UNIT")],
             ["_TRANSPORT=kernel"],
             ["_TRANSPORT=driver"],
-            [f"MESSAGE_ID={OOM_KILL}", "_UID=0"],
+            [f"MESSAGE_ID={one}" for one in OF_THE_HOST],
             ["_TRANSPORT=stdout", f"SYSLOG_IDENTIFIER={PROGRAM}"],
         )
 
