@@ -16,7 +16,7 @@ import msgspec
 
 from sleepwatch.errors import SourceError
 from sleepwatch.sources.disk import Disk, Stat
-from sleepwatch.sources.held import BLOCK, HeldFile, PackedFile, Place, PlainFile
+from sleepwatch.sources.held import BLOCK, HeldFile, PackedFile, Place, PlainFile, open_plain_file
 from sleepwatch.sources.identity import NOTHING, FileCheckpoint
 from sleepwatch.sources.neighbours import Coming, Left
 from sleepwatch.sources.piece import HOLE, REWRITTEN, ROTATED_AWAY, TRUNCATED_AWAY, Piece, gap
@@ -26,10 +26,9 @@ from sleepwatch.sources.search import (
     Found,
     Known,
     Next,
-    begun_anew,
+    Version,
     copies,
     next_after,
-    open_at_path,
     open_piece,
     search,
 )
@@ -100,8 +99,8 @@ class FileFollower:
         self._held: HeldFile | None = None
         self._coming = Coming(checkpoint.waiting if checkpoint is not None else ())
         self._left = Left()
-        self._unreadable: set[int] = set()
-        """Inodes of rotated files that were given up."""
+        self._unreadable: set[Version] = set()
+        """Rotated files that were given up."""
         self._ahead = 0
         """Bytes known to wait in other files."""
         self._ended_us = 0
@@ -255,7 +254,8 @@ class FileFollower:
         finished = isinstance(held, PackedFile) or bool(held.broken) or (held.passing and held.size == 0)
         waiting = self._coming.bytes
         empty = finished or waiting > 0
-        following = next_after(self._disk, held, elsewhere[0], list(self._left), self._unreadable, empty=empty)
+        done = self._unreadable.union(self._left.forgotten)
+        following = next_after(self._disk, held, elsewhere[0], list(self._left), done, empty=empty)
         written = following.written or waiting > 0
         self._ahead = max(following.size, waiting, stat.size if stat is not None else 0)
         if following.path is None and not self._coming.files:
@@ -298,10 +298,10 @@ class FileFollower:
         if stat is not None and held.is_at(stat):
             out += self._coming.pass_over()
             return stat
-        out += self._coming.look(self._disk, self._place)
+        out += self._coming.look(self._place)
         if stat is not None and not self._coming.knows(stat) and not self._coming.full():
             try:
-                new = open_at_path(self._disk, self.path, self._place())
+                new = open_plain_file(self._disk, self.path, self._place())
             except OSError as error:
                 self._trouble(error)
                 return stat
@@ -311,18 +311,13 @@ class FileFollower:
 
     def _turn_to(self, new: HeldFile, out: list[Piece]) -> None:
         """Leave the open file for another."""
-        old = self._held
-        if isinstance(old, PlainFile) and not old.broken:
-            self._left.add(old, self._now_us)
-        elif old is not None:
-            old.close()
+        assert self._held is not None
+        self._left.add(self._held, self._now_us)
         self._coming.remove(new)
         self._begin_with(new)
         out.append(Piece(kind="rotated", file=new.place.file))
 
     def _begin_with(self, new: HeldFile) -> None:
-        if self._held is not None:
-            new.since_ns = max(new.written_ns, self._held.written_ns)
         self._held = new
         self._elsewhere = None
         self._ended_us = self._now_us
@@ -340,7 +335,8 @@ class FileFollower:
         copy = _at_once(
             copies(self._disk, held.place.target.parent, held.place, checkpoint, packed=False, passed=passed)
         )
-        new = begun_anew(self._disk, held, self._place(held.place.target))
+        new = held.anew(self._place(held.place.target))
+        new.look()
         if copy is not None:
             copy.broken = cause
             self._held = copy
@@ -366,7 +362,7 @@ class FileFollower:
                     return None  # renamed meanwhile
                 if error.errno not in REFUSED:
                     raise
-            self._unreadable.add(following.inode)
+            self._unreadable.add((following.inode, following.written_ns))
             out.append(self._gap(f"{path.name} could not be read: {_words(error)}"))
             return None
 
@@ -385,7 +381,7 @@ class FileFollower:
             self._ahead = stat.size
         if self._opening is None:
             assert stat is not None
-            file = open_at_path(self._disk, self.path, self._place())
+            file = open_plain_file(self._disk, self.path, self._place())
             if not self._backfill:
                 self._begin_with(file)
                 return True
@@ -427,7 +423,7 @@ class FileFollower:
         elif stat is None:
             return False  # it may come back with the path: a file system that is mounted late
         else:
-            new = open_at_path(self._disk, self.path, self._place())
+            new = open_plain_file(self._disk, self.path, self._place())
             self._begin_with(new)
             cause = TRUNCATED_AWAY if found.in_place else ROTATED_AWAY
             out.append(gap(wanted.file, wanted.offset, cause))

@@ -58,9 +58,7 @@ class PlainFile:
         self._end_at = 0
         self.written_ns = stat.written_ns
         self.since_ns = stat.written_ns
-        """What was read before it was last changed no later than this."""
-        self.older: frozenset[int] = frozenset()
-        """Inodes of the rotated files that were there when it was first seen at the path."""
+        """When it had been changed last as it was opened: what was written after it was changed later."""
         self.links = stat.links
         self.hole = 0
         """How many bytes nobody ever wrote were passed over at its beginning."""
@@ -144,6 +142,13 @@ class PlainFile:
         self.head = self._disk.pread(self.fd, checkpoint.head.count, 0)
         return Digest.of(self.tail) == checkpoint.anchor
 
+    def is_copied_in(self, other: PlainFile) -> bool:
+        """Does another file hold all that was seen of this one?"""
+        checkpoint = self.checkpoint()
+        if checkpoint is None or not other.fits_now(checkpoint):
+            return False
+        return self._disk.pread(other.fd, len(self._end), self._end_at) == self._end
+
     def checkpoint(self, at: int | None = None) -> FileCheckpoint | None:
         """How far it was read; or an earlier place. None where what stood there is no longer there."""
         anchor, offset = self.tail, self.offset
@@ -195,7 +200,6 @@ class PackedFile:
         stat = disk.fstat(fd)
         self.device, self.inode = stat.device, stat.inode
         self.written_ns = self.since_ns = stat.written_ns
-        self.older: frozenset[int] = frozenset()
         self._file: BinaryIO = os.fdopen(fd, "rb")
         try:
             self._stream = decompressed(self._file, name)

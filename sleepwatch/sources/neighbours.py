@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import errno
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from sleepwatch.sources.disk import Disk, Stat
-from sleepwatch.sources.held import HeldFile, Place, PlainFile
+from sleepwatch.sources.held import HeldFile, PackedFile, Place, PlainFile
 from sleepwatch.sources.identity import Digest, Seen
 from sleepwatch.sources.piece import LATE, PASSED_OVER, Piece, gap
-from sleepwatch.sources.search import Known, Next, begun_anew, is_copy
+from sleepwatch.sources.search import Known, Next, Version, is_copy
 
 LATE_US = 60_000_000
 """For this long after a file was left, what is still added to it is noticed."""
 _LEFT_FILES = 8
+_FORGOTTEN_FILES = 64
 _COMING_FILES = 16
 
 
@@ -24,15 +26,20 @@ class Left:
 
     def __init__(self) -> None:
         self._files: list[tuple[PlainFile, int]] = []
+        self.forgotten: deque[Version] = deque(maxlen=_FORGOTTEN_FILES)
+        """Those that are no longer watched."""
 
     def __iter__(self) -> Iterator[PlainFile]:
         return (file for file, _ in self._files)
 
-    def add(self, file: PlainFile, now_us: int) -> None:
+    def add(self, file: HeldFile, now_us: int) -> None:
         """It was read to its end and is left now."""
+        if isinstance(file, PackedFile) or file.broken:
+            self._forget(file)
+            return
         self._files.append((file, now_us))
         if len(self._files) > _LEFT_FILES:
-            self._files.pop(0)[0].close()
+            self._forget(self._files.pop(0)[0])
 
     def look(self, now_us: int) -> list[Piece]:
         """A gap for each that has grown."""
@@ -45,13 +52,17 @@ class Left:
                 continue
             if stat.size > file.size:
                 gaps.append(gap(file.place.file, file.size, LATE, stat.size - file.size))
-            file.size, file.links = stat.size, stat.links
+            file.size, file.links, file.written_ns = stat.size, stat.links, stat.written_ns
             if now_us - left_us < LATE_US:
                 kept.append((file, left_us))
             else:
-                file.close()
+                self._forget(file)
         self._files = kept
         return gaps
+
+    def _forget(self, file: HeldFile) -> None:
+        self.forgotten.append((file.inode, file.written_ns))
+        file.close()
 
     def close(self) -> None:
         """Give all descriptors back."""
@@ -79,7 +90,7 @@ class Coming:
         """How many bytes wait in them."""
         return sum(file.size for file in self.files)
 
-    def look(self, disk: Disk, place: Callable[[Path], Place]) -> list[Piece]:
+    def look(self, place: Callable[[Path], Place]) -> list[Piece]:
         """Look whether each is still what it was; a gap for each that was replaced."""
         gaps, kept = [], []
         for file in self.files:
@@ -92,7 +103,8 @@ class Coming:
                 continue
             if cause is not None:
                 gaps.append(gap(file.place.file, 0, cause))
-                file = begun_anew(disk, file, place(file.place.target))
+                file = file.anew(place(file.place.target))
+                file.look()
             kept.append(file)
         self.files = kept
         return gaps
@@ -109,7 +121,7 @@ class Coming:
         """The file to be read now, if the one that follows by name waits here itself, or one older than it."""
         for file in self.files:
             deleted = file.links == 0
-            older = deleted and file.written_ns < following.written_ns and following.inode not in file.older
+            older = deleted and file.written_ns < following.written_ns
             if older or (file.inode == following.inode and not deleted):
                 return self.files[0]
             if deleted and is_copy(disk, path, file):
@@ -135,7 +147,7 @@ class Coming:
 
     def seen(self) -> tuple[Seen, ...]:
         """For the checkpoint."""
-        here = {file.inode: Digest.of(file.head) for file in self.files if file.size}
+        here = {file.inode: Digest.of(file.head) for file in self.files}
         return tuple(Seen(inode, head) for inode, head in (self._owed | here).items())
 
     def forget_owed(self) -> None:

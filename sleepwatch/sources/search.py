@@ -27,6 +27,8 @@ SECOND_NS = 1_000_000_000
 
 Known = tuple[int, int]
 """Device and inode."""
+Version = tuple[int, int]
+"""Inode and last change."""
 
 
 class Found(msgspec.Struct, frozen=True):
@@ -76,10 +78,11 @@ def search(disk: Disk, path: Path, checkpoint: FileCheckpoint) -> Generator[None
             held = open_plain_file(disk, where, place)
             if (yield from _is_it(held, checkpoint, strict=True)):
                 return Found(held, False)
-    directories = list(dict.fromkeys((target.parent, disk.resolve(path).parent)))
+    now = disk.resolve(path)
+    directories = list(dict.fromkeys((target.parent, now.parent)))
     for directory in directories:
         for entry in files_in(disk, directory):
-            if entry.inode == checkpoint.inode:
+            if entry.inode == checkpoint.inode and directory / entry.name not in (path, target, now):
                 same = _open(disk, directory / entry.name, place)
                 if same is not None and (yield from _is_it(same, checkpoint)):
                     return Found(same, False)
@@ -128,12 +131,12 @@ def copies(
 
 
 def next_after(
-    disk: Disk, held: HeldFile, at_path: Known, left: Sequence[PlainFile], given_up: Collection[int], *, empty: bool
+    disk: Disk, held: HeldFile, at_path: Known, left: Sequence[PlainFile], done: Collection[Version], *, empty: bool
 ) -> Next:
     """Which file was written after this one, before the one the followed path leads to now (``at_path``)?
 
-    ``left`` are files read before it; ``given_up`` are inodes of files that cannot be read. If those that follow are
-    all empty, nothing has been written after this one yet: then the first of them is the next only with ``empty``.
+    ``left`` are files read before it, ``done`` others that are not to be read. If those that follow are all empty,
+    nothing has been written after this one yet: then the first of them is the next only with ``empty``.
     """
     target = held.place.target
     base = _stat(disk, target)
@@ -148,15 +151,15 @@ def next_after(
             following = newer[0].number if newer else None
             missing = max(0, here.number - 1 if following is None else here.number - following - 1)
     else:
-        # Its name tells nothing (deleted, moved away): what was changed since its turn came was written later.
+        # Its name tells nothing (deleted, moved away): what was changed since it was opened was written later.
         newer = [piece for piece in pieces if piece.form != "inner number" and _is_later(disk, held, piece, left)]
     found: list[tuple[Path, Stat | None]] = []
     for piece in newer:
-        if piece.inode not in given_up:
-            where = target.parent / piece.name
-            found.append((where, _stat(disk, where)))
-    if base is not None and _known(base) != at_path and base.inode not in given_up and not _is_read(held, left, base):
+        where = target.parent / piece.name
+        found.append((where, _stat(disk, where)))
+    if base is not None and _known(base) != at_path and not _is_read(held, left, base):
         found.append((target, base))
+    found = [(path, stat) for path, stat in found if stat is None or (stat.inode, stat.written_ns) not in done]
     written = any(stat is None or stat.size for _, stat in found)
     if not found or not (written or empty):
         return Next(None, missing=missing)
@@ -181,10 +184,10 @@ def _has_name(held: HeldFile) -> bool:
 
 
 def _is_later(disk: Disk, held: HeldFile, piece: Rotated, left: Sequence[PlainFile]) -> bool:
-    """Was this piece changed since the held file's turn came, and not read before it?"""
+    """Was this piece changed since the held file was opened, and not read before it?"""
     where = held.place.target.parent / piece.name
     stat = _stat(disk, where)
-    if stat is None or stat.inode in held.older or stat.written_ns < held.since_ns or _is_read(held, left, stat):
+    if stat is None or stat.written_ns < held.since_ns or _is_read(held, left, stat):
         return False
     return not any(not file.links and is_copy(disk, where, file) for file in left)
 
@@ -203,27 +206,6 @@ def open_piece(disk: Disk, path: Path, place: Place) -> HeldFile:
     if path.name.endswith(COMPRESSED):
         return PackedFile(disk, disk.open(path), place, str(path))
     return open_plain_file(disk, path, place)
-
-
-def open_at_path(disk: Disk, path: Path, place: Place) -> PlainFile:
-    """Open the file the followed path leads to now: all rotated ones are older. Raises OSError."""
-    older = _inodes(disk, place.target)
-    file = open_plain_file(disk, path, place)
-    file.older = older
-    return file
-
-
-def begun_anew(disk: Disk, file: PlainFile, place: Place) -> PlainFile:
-    """The same open file as another: its content was replaced. All rotated ones are older. Raises OSError."""
-    older = _inodes(disk, place.target)
-    new = file.anew(place)
-    new.older = older
-    new.look()
-    return new
-
-
-def _inodes(disk: Disk, target: Path) -> frozenset[int]:
-    return frozenset(piece.inode for piece in rotated(files_in(disk, target.parent), target.name))
 
 
 def files_in(disk: Disk, directory: Path) -> list[Entry]:
@@ -287,8 +269,7 @@ def is_copy(disk: Disk, path: Path, file: HeldFile) -> bool:
         if isinstance(other, PackedFile):
             other.read_head(HEAD_BYTES)
             return other.head == file.head and stat.written_ns <= file.written_ns
-        checkpoint = file.checkpoint()
-        return checkpoint is not None and other.fits_now(checkpoint)
+        return file.is_copied_in(other)
     except (OSError, SourceError):
         return False
     finally:

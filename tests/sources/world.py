@@ -74,6 +74,9 @@ class World:
         self._time_ns = 1_700_000_000_000_000_000
         self._writer: tuple[int, File] | None = None
         self._old_writer: tuple[int, File] | None = None
+        self._late = self._deleted = False
+        """A rotated file was written to after newer ones; the log was deleted. Never both: beside a deleted file the
+        order of the others is told by their last changes alone."""
         self._freed: list[int] = []
         if linked:
             self.path = directory / "current"
@@ -91,6 +94,10 @@ class World:
     def append_old(self, size: int) -> None:
         """The process before this one is still stopping, and writes to the file it had open."""
         if self._old_writer is not None and self._old_writer[1] is not self.files.get(self.base):
+            if self._old_writer[1] in self.files.values():
+                if self._deleted:
+                    return
+                self._late = True
             self.lossy += 1
             self._write(self._old_writer, size, True)
 
@@ -182,8 +189,9 @@ class World:
 
     def delete(self) -> None:
         """Delete the log; the writer goes on in it."""
-        if self.base in self.files:
+        if self.base in self.files and not self._late:
             self.lossy += 1
+            self._deleted = True
             self._unlink(self.base)
 
     def switch(self) -> None:
