@@ -73,6 +73,7 @@ PUMP_BYTES = 4 << 20
 TOLD = 1_000
 VANISHED_US = 600_000_000
 """A log that was found and not named, and is gone, is watched for this long."""
+LEFT = "its log is not followed any more, so what becomes of it will not be seen"
 LISTEN_EVERY = 20
 """Steps after which the directories to listen to are looked at again."""
 
@@ -133,6 +134,8 @@ class Service:
         """What was printed last of the latest incidents."""
         self._rows: dict[str, WatchRow] = {}
         """What was last told of the sources, by path."""
+        self._may_be_left = True
+        """There may be open incidents that nothing followed here can end."""
         self._try_again_us = 0
         self._whole = False
         """What is in memory is in step with how far was read: it may be stored."""
@@ -241,6 +244,8 @@ class Service:
             self._look_at_servers(now, self._surroundings)
             self._watch_what_is_found(now)
         self._save(now)
+        if self._may_be_left and not any(watch.urgent for watch in self._watches.values()):
+            self._leave_unresolved(now)
         if self._publisher.due(now.monotonic_us):
             self._publish(now)
         if self._notifier.watchdog_us is not None:
@@ -305,10 +310,7 @@ class Service:
 
     def _go_on(self, watch: SourceWatch, saved: Checkpoint, now: Now) -> None:
         if saved.rules_digest != self._rules.digest:
-            self._complain.say(
-                f"{watch.path}: the rules have changed since it was last read; open lives begin anew", now
-            )
-            return
+            self._complain.say(f"{watch.path}: the rules have changed; they count from here on", now)
         try:
             watch.resume(saved.state, now)
         except StateError as error:
@@ -346,6 +348,7 @@ class Service:
         self._followers = followers
         if self._surroundings is not None:
             self._surroundings.watch_units(self._sources.units_here(), now.monotonic_us)
+        self._may_be_left = True
         self._saved_us = None  # the next step tells of the sources as they are now
         self._listen(now)
         self._notifier.send(f"STATUS={self._status()}")
@@ -410,6 +413,33 @@ class Service:
             self._save(now, always=True)
         for path in paths:
             del self._watches[path]
+
+    def _leave_unresolved(self, now: Now) -> None:
+        """Incidents that are open, of servers whose lives are not followed any more: nobody will see their end.
+
+        So it is when a log is watched no longer, and when the state of its reading could not be taken over.
+        """
+        assert self._store is not None
+        followed = {one for watch in self._watches.values() for one in watch.followed}
+        left = {
+            one.id: one
+            for one in self._store.incidents(states=("open",), possible=True)
+            if one.kind != "blind" and one.id not in followed
+        }
+        ended = [
+            msgspec.structs.replace(one, state="unresolved" if one.kind == "hung-request" else "down", reason=LEFT)
+            for one in left.values()
+        ]
+        try:
+            with self._store.transaction() as transaction:
+                reading = ScanResult(sources=(), lives=(), incidents=tuple(ended), gaps=(), whole=False)
+                transaction.record(reading, self._rules.digest, told=left)
+        except StoreError as error:
+            self._complain.say(f"nothing can be stored now; it is tried again: {error}", now)
+            return
+        self._may_be_left = False
+        self._tell(Found(steps=ended))
+        self._publisher.open = open_counts(self._store)
 
     def wake(self) -> None:
         """End the wait between two looks: called by a signal."""
@@ -614,7 +644,7 @@ def _row(follower: Follower, watch: SourceWatch | None, place: FileCheckpoint | 
 
 def _line(incident: Incident) -> str:
     """An incident as one line for the person who looks on."""
-    what = "opened" if incident.state in ("open", "unresolved") else incident.state
+    what = "opened" if incident.state == "open" else incident.state
     return (
         f"{what}: {incident.severity.upper()} {incident.kind} ({incident.confidence}) {printable(incident.server)}: "
         f"{incident.summary} [{incident.id}]"

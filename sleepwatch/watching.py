@@ -196,6 +196,11 @@ class SourceWatch:
         return now.monotonic_us - self._behind[0] if self._behind is not None else 0
 
     @property
+    def followed(self) -> set[str]:
+        """The ids of the incidents that may still change."""
+        return self._engine.followed
+
+    @property
     def busy_lives(self) -> int:
         """Server lives in progress."""
         return len(self._engine.current_lives())

@@ -137,7 +137,7 @@ class Engine:
                 phase = life.ledger.phase
                 changed = life.ledger.apply(event)
                 if life.ledger.phase is not phase:
-                    life.phase_seen, life.judged_us = self._now, None
+                    life.enters_phase(self._now)
                 if changed:
                     self._judge(life)
             if life.server.row is not None and (life.ledger.served or life.ledger.listening):
@@ -178,6 +178,13 @@ class Engine:
         graded = [(p, grade(life.ledger, sleep, p, waited_us=waited, ended=ended)) for p in sleep.pendings]
         return [(pending, outcome) for pending, outcome in graded if isinstance(outcome, NoIncident)]
 
+    @property
+    def followed(self) -> set[str]:
+        """The ids of the incidents that may still change: what comes of them will be told."""
+        lives = [*self._lives.values(), *(server.last for server in self._servers.values())]
+        lives += [server.row.first for server in self._servers.values() if server.row is not None]
+        return {incident.id for life in lives if life is not None for incident in life.reported.values()}
+
     def state(self) -> dict[str, object]:
         """What a restart needs to go on from here: for :func:`sleepwatch.engine.state.dump`."""
         return {name: getattr(self, name) for name in _STATE}
@@ -187,7 +194,9 @@ class Engine:
         for name in _STATE:
             setattr(self, name, state[name])
         for life in self._lives.values():
-            life.phase_seen = life.judged_us = None  # waiting is measured anew: the machine may have been off
+            # What was seen of its waiting still counts, what passed meanwhile does not: the machine may have been off.
+            life.waited_us = life.judged_us or 0
+            life.phase_seen = life.judged_us = None
 
     @property
     def waits(self) -> bool:
@@ -374,7 +383,7 @@ class Engine:
         server.sleep_mode = True
         if life.ledger.idle_us is not None:
             server.idle_us = life.ledger.idle_us
-        life.phase_seen, life.judged_us = self._now, None
+        life.enters_phase(self._now)
         if self._live:
             self._asks.append(Ask("snapshot", life.key, server.name, life.ledger.port or life.origin.port))
         self._judge(life)
@@ -641,8 +650,8 @@ class Engine:
         if not self._live:
             return None
         if self._now is None or life.phase_seen is None:
-            return 0
-        return self._now.monotonic_us - life.phase_seen.monotonic_us
+            return life.waited_us
+        return life.waited_us + self._now.monotonic_us - life.phase_seen.monotonic_us
 
     def _in_a_row(self, life: LifeState, dead: Verdict) -> Verdict | None:
         """Five deaths in a row of one server that never came to serve are one crash loop, the first one's incident."""

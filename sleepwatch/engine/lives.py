@@ -62,7 +62,7 @@ class LifeState:
     __slots__ = (
         "children", "ended", "exit", "freed", "head", "head_over", "judged_us", "jumped", "ledger", "lost_to_stop",
         "number", "origin", "parent", "phase_seen", "reported", "row", "row_unknown", "server", "spawned", "started",
-        "stopping_models", "unit", "unit_started",
+        "stopping_models", "unit", "unit_started", "waited_us",
     )  # fmt: skip
 
     def __init__(self, origin: Origin, server: Server, first: Event, number: int, parent: LifeState | None) -> None:
@@ -89,14 +89,20 @@ class LifeState:
         """Requests that met a sleep and were freed within the grace."""
         self.lost_to_stop = 0
         self.phase_seen: Now | None = None
-        """Live: since when it has been seen to be in its ledger's phase."""
+        """Live: since when it has been seen to be in its ledger's phase, without a break."""
+        self.waited_us = 0
+        """… and for how long before, by runs that ended meanwhile."""
         self.judged_us: int | None = None
-        """For how long that was when it was last judged."""
+        """For how long both together when it was last judged."""
         self.unit = origin.unit
         """Its unit; where the carrier does not tell, the one whose start preceded it."""
         self.unit_started: Event | None = None
         self.jumped = 0
         """``seq`` of the last jump of wall time: lines before it do not tell what a later wall time is on its clock."""
+
+    def enters_phase(self, now: Now | None) -> None:
+        """Its ledger's phase is another one from now on."""
+        self.phase_seen, self.waited_us, self.judged_us = now, 0, None
 
     @property
     def identified(self) -> bool:

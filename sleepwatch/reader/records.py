@@ -73,7 +73,6 @@ class FramedLog:
             "rest": self._rest,
             "offset": self._offset,
             "records": self._records,
-            "hits": self._hits,
             "done": self._done,
             "walls": (self.first_wall_us, self.last_wall_us, self.set_backs),
         }
@@ -81,7 +80,8 @@ class FramedLog:
     def resume(self, state: Mapping[str, Any]) -> None:
         """Go on from a state that :meth:`state` gave."""
         self._rest, self._offset = state["rest"], state["offset"]
-        self._records, self._hits, self._done = state["records"], state["hits"], state["done"]
+        self.add(state["records"])  # which lines hit is told by the rules, and those may be others by now
+        self._done = state["done"]
         self.first_wall_us, self.last_wall_us, self.set_backs = state["walls"]
 
     def add(self, records: list[Record]) -> None:
