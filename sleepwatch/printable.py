@@ -18,6 +18,9 @@ _UNPRINTABLE = re.compile(
     "]"
 )
 
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_ESCAPED = re.compile(r"\\(?:\\|x([0-9a-f]{2})|u([0-9a-f]{4}))")
+
 
 def printable(text: str) -> str:
     """``text`` with every control, direction and surrogate character escaped as ``\\xNN`` or ``\\uNNNN``.
@@ -25,6 +28,18 @@ def printable(text: str) -> str:
     What is already escaped stays as it is, so it may be applied twice.
     """
     return _UNPRINTABLE.sub(_escape, text)
+
+
+def storable(text: str) -> str:
+    """``text`` as UTF-8 can hold it; :func:`restored` gives it back. Paths need it, which may be any bytes."""
+    if "\\" not in text and _SURROGATE.search(text) is None:
+        return text
+    return _SURROGATE.sub(_escape, text.replace("\\", "\\\\"))
+
+
+def restored(text: str) -> str:
+    """What :func:`storable` was given."""
+    return _ESCAPED.sub(_unescape, text) if "\\" in text else text
 
 
 def printable_lines(text: str) -> str:
@@ -37,3 +52,8 @@ def _escape(match: re.Match[str]) -> str:
     if 0xDC80 <= code <= 0xDCFF:  # os.fsdecode keeps byte 0xNN as U+DCNN
         code -= 0xDC00
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
+
+
+def _unescape(match: re.Match[str]) -> str:
+    byte, code = match.groups()
+    return chr(0xDC00 + int(byte, 16)) if byte else chr(int(code, 16)) if code else "\\"

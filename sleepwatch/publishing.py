@@ -10,6 +10,7 @@ from sleepwatch import __version__
 from sleepwatch.config import Metrics as Wanted
 from sleepwatch.engine import Now, Words
 from sleepwatch.errors import SleepwatchError
+from sleepwatch.printable import printable
 from sleepwatch.sources.follow import FileFollower
 from sleepwatch.sources.followers import Follower
 from sleepwatch.store.daemon import Pulse
@@ -95,7 +96,7 @@ def _source(follower: Follower, watch: SourceWatch, now: Now) -> SourceFigures:
     from sleepwatch.metrics import SourceFigures
 
     return SourceFigures(
-        source=str(follower.path),
+        source=printable(str(follower.path)),
         up=follower.state.name == "following",
         bytes=watch.bytes,
         lines=watch.lines,

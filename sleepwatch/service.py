@@ -520,7 +520,7 @@ class Service:
                         transaction,
                         Checkpoint(
                             source=path,
-                            file=msgspec.json.encode(place),
+                            file=place.dump(),
                             state=watch.state(),
                             rules_digest=self._rules.digest,
                         ),
@@ -617,8 +617,8 @@ def _place(saved: Checkpoint) -> FileCheckpoint | Place | None:
     """Where in the file or journal the last run was; None where that cannot be read."""
     try:
         if saved.source.startswith(JOURNAL):
-            return msgspec.json.decode(saved.file, type=Place)
-        return msgspec.json.decode(saved.file, type=FileCheckpoint)
+            return Place.restore(saved.file)
+        return FileCheckpoint.restore(saved.file)
     except msgspec.DecodeError:
         return None
 

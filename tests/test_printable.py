@@ -5,7 +5,7 @@ import os
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sleepwatch.printable import printable, printable_lines
+from sleepwatch.printable import printable, printable_lines, restored, storable
 
 
 def test_controls_directions_and_undecodable_bytes_are_escaped() -> None:
@@ -28,3 +28,14 @@ def test_it_can_be_written_anywhere_and_applied_twice(text: str) -> None:
     once.encode()
     assert printable(once) == once
     assert not any(ord(character) < 0x20 for character in once)
+
+
+@given(st.text(st.characters() | st.sampled_from(["\\", "\udcff", "\ud800", "x", "u", "0"])))
+def test_what_is_stored_comes_back(text: str) -> None:
+    stored = storable(text)
+    stored.encode()
+    assert restored(stored) == text
+
+
+def test_ordinary_paths_are_stored_as_they_are() -> None:
+    assert storable("/var/log/Größe/llama.log") == "/var/log/Größe/llama.log"

@@ -51,12 +51,16 @@ def run(config: Path | None, files: tuple[str, ...], units: tuple[str, ...], db:
     from sleepwatch.config import DEFAULT_PATH, ConfigError, FileSource, Settings, UnitSource, load_settings
     from sleepwatch.errors import SleepwatchError
     from sleepwatch.hosts.processes import PROC
+    from sleepwatch.printable import printable
     from sleepwatch.service import Service
     from sleepwatch.store import default_path
     from sleepwatch.surroundings import Surroundings
 
     named = tuple(FileSource(path=str(Path(name).absolute())) for name in files)
     named_units = tuple(UnitSource(name=name) for name in units)
+
+    def say(line: str) -> None:
+        click.echo(printable(line))
 
     def settings_now() -> Settings:
         import msgspec
@@ -75,8 +79,8 @@ def run(config: Path | None, files: tuple[str, ...], units: tuple[str, ...], db:
         settings,
         database,
         SystemClock(),
-        say=lambda line: click.echo(line),
-        complain=lambda line: click.echo(f"sleepwatch: {line}", err=True),
+        say=say,
+        complain=lambda line: click.echo(printable(f"sleepwatch: {line}"), err=True),
         reload=settings_now if config is not None or DEFAULT_PATH.exists() else None,
         surroundings=Surroundings() if PROC.is_dir() else None,
     )
@@ -101,9 +105,9 @@ def run(config: Path | None, files: tuple[str, ...], units: tuple[str, ...], db:
             click.echo(f"sleepwatch: {error}", err=True)
             sys.exit(EXIT_START)
         for source in settings.file:
-            click.echo(f"watching {source.path}, incidents go to {database}")
+            say(f"watching {source.path}, incidents go to {database}")
         for unit in settings.unit:
-            click.echo(f"watching {unit.name} in the journal, incidents go to {database}")
+            say(f"watching {unit.name} in the journal, incidents go to {database}")
         service.run()
     finally:
         service.stop()

@@ -20,6 +20,7 @@ from sleepwatch.engine.streams import Stream
 from sleepwatch.engine.verdicts import Exit
 from sleepwatch.errors import SleepwatchError
 from sleepwatch.model import Event, Evidence, Incident, Origin, Record
+from sleepwatch.printable import restored, storable
 
 FORMAT = 1
 """Grows whenever the classes change in a way that older bytes cannot be read as."""
@@ -67,7 +68,9 @@ class _Writer:
 
     def reference(self, value: Any) -> Any:
         """A value as it stands inside a node: scalars as they are, everything else as [number]."""
-        if value is None or isinstance(value, bool | int | float | str):
+        if value is None or isinstance(value, bool | int | float):
+            return value
+        if isinstance(value, str) and (value.isascii() or storable(value) == value):
             return value
         known = self._numbers.get(id(value))
         if known is None:
@@ -83,6 +86,8 @@ class _Writer:
         ref = self.reference
         if isinstance(value, bytes):
             return ["bytes", value]
+        if isinstance(value, str):
+            return ["text", storable(value)]
         if isinstance(value, Enum):
             return ["enum", type(value).__name__, value.value]
         if isinstance(value, dict):
@@ -116,6 +121,8 @@ class _Reader:
         made: Any
         if kind == "bytes":
             made = rest[0]
+        elif kind == "text":
+            made = restored(rest[0])
         elif kind == "enum":
             made = _ENUMS[rest[0]](rest[1])
         elif kind == "tuple":

@@ -8,8 +8,11 @@ over more bytes as the file grows, and of the last bytes before the place up to 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 
 import msgspec
+
+from sleepwatch.printable import restored, storable
 
 HEAD_BYTES = 1024
 """The head's hash is grown up to this many bytes."""
@@ -71,6 +74,18 @@ class FileCheckpoint(msgspec.Struct, frozen=True, kw_only=True):
     """What was to be read after this one: if it is never found again, or with another content, that is a gap."""
     broken: str = ""
     """The file is a copy made by copytruncate: this is the cause of the gap that follows at its end."""
+
+    def dump(self) -> bytes:
+        """As JSON."""
+        return msgspec.json.encode(self._with_paths(storable))
+
+    @classmethod
+    def restore(cls, data: bytes) -> FileCheckpoint:
+        """What :meth:`dump` gave. Raises msgspec.DecodeError."""
+        return msgspec.json.decode(data, type=cls)._with_paths(restored)
+
+    def _with_paths(self, change: Callable[[str], str]) -> FileCheckpoint:
+        return msgspec.structs.replace(self, path=change(self.path), target=change(self.target), file=change(self.file))
 
     @property
     def evidence(self) -> int:

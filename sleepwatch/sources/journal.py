@@ -92,6 +92,15 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
         except KeyError as error:
             raise ValueError(f"{cursor!r} is no cursor of a journal") from error
 
+    def dump(self) -> bytes:
+        """As JSON."""
+        return msgspec.json.encode(self)
+
+    @classmethod
+    def restore(cls, data: bytes) -> Place:
+        """What :meth:`dump` gave. Raises msgspec.DecodeError."""
+        return msgspec.json.decode(data, type=cls)
+
     def is_same(self, other: Place) -> bool:
         """Do both name one entry? journald numbers it anew when it moves it from /run to /var."""
         if self.seqnum_id == other.seqnum_id:

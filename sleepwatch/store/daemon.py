@@ -9,6 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from sleepwatch.model import Gap, Incident
+from sleepwatch.printable import printable, restored, storable
 from sleepwatch.store.store import Store
 from sleepwatch.store.transaction import Transaction
 
@@ -56,7 +57,7 @@ def save_checkpoint(transaction: Transaction, checkpoint: Checkpoint) -> None:
         "ON CONFLICT (source) DO UPDATE SET file = excluded.file, state = excluded.state, "
         "rules_digest = excluded.rules_digest, saved_us = excluded.saved_us",
         (
-            checkpoint.source,
+            storable(checkpoint.source),
             checkpoint.file.decode(),
             checkpoint.state,
             checkpoint.rules_digest,
@@ -68,10 +69,11 @@ def save_checkpoint(transaction: Transaction, checkpoint: Checkpoint) -> None:
 def checkpoints(store: Store) -> dict[str, Checkpoint]:
     """Every saved checkpoint, by source."""
     rows = store.connection.execute("SELECT source, file, state, rules_digest, saved_us FROM checkpoint").fetchall()
-    return {
-        row[0]: Checkpoint(source=row[0], file=row[1].encode(), state=row[2], rules_digest=row[3], saved_us=row[4])
+    found = (
+        Checkpoint(source=restored(row[0]), file=row[1].encode(), state=row[2], rules_digest=row[3], saved_us=row[4])
         for row in rows
-    }
+    )
+    return {one.source: one for one in found}
 
 
 def save_watches(transaction: Transaction, watches: list[WatchRow]) -> None:
@@ -82,8 +84,8 @@ def save_watches(transaction: Transaction, watches: list[WatchRow]) -> None:
             'INSERT INTO watch (source, state, reason, since_us, "offset", unread, envelope, lives, seen_us) '
             "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (
-                watch.source, watch.state, watch.reason, watch.since_us, watch.offset, watch.unread, watch.envelope,
-                watch.lives, transaction.now_us,
+                printable(watch.source), watch.state, printable(watch.reason) if watch.reason else None,
+                watch.since_us, watch.offset, watch.unread, watch.envelope, watch.lives, transaction.now_us,
             ),
         )  # fmt: skip
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from tests.cases.made import log
@@ -31,3 +32,17 @@ def test_a_restart_in_a_long_log_waits_for_nothing(tmp_path: Path) -> None:
     with Driven(database, [path]) as driven:
         driven.run_for(SECOND // 2)
     assert [one["state"] for one in stored(tmp_path / "x.db").values()] == ["abandoned"]
+
+
+def test_a_name_that_is_no_text_is_a_name_like_any_other(tmp_path: Path) -> None:
+    path = tmp_path / os.fsdecode(b"\xff \\xff.log")
+    path.write_bytes(log("0 start lv=5\n1 serve 0\n2 sleep\n2.01 post 4\n"))
+    database = new_database(tmp_path / "x.db")
+    with Driven(database, [path]) as driven:
+        driven.run_for(5 * SECOND)
+    with path.open("ab") as file:
+        file.write(log("30 wake\n31 launch 5\n31.1 release 5\n31.2 launch 4\n31.3 release 4\n"))
+    with Driven(database, [path]) as driven:
+        driven.run_for(SECOND)
+        assert driven.complained == []
+    assert [one["state"] for one in stored(database).values()] == ["recovered"]
