@@ -9,14 +9,17 @@ import os
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 
 from sleepwatch.config_keys import Problem, problems, shown, words
 from sleepwatch.errors import SleepwatchError
+from sleepwatch.printable import printable
 
 DEFAULT_PATH = Path("/etc/sleepwatch/sleepwatch.toml")
+PING = "ping"
+"""The name of the dead man's URL among those of the targets."""
 
 
 class ConfigError(SleepwatchError):
@@ -84,6 +87,47 @@ class Metrics(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     configuration file."""
 
 
+_Words = Annotated[tuple[str, ...], words('a list of texts: ["…", "…"]')]
+
+
+class Target(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One ``[[target]]``: somebody to be told of incidents."""
+
+    name: Annotated[str, words("a name")]
+    """Unlike any other target's. Its URL stands under this name in ``notify.urls_file``."""
+    command: _Words | None = None
+    """A program and its arguments, run with the incident as JSON on its standard input, in the place of a URL."""
+    tags: _Words = ()
+    """For ``sleepwatch notify test --tag``."""
+    severity: Literal["info", "warning", "critical"] = "warning"
+    """Told of incidents of at least this severity …"""
+    confidence: Literal["probable", "confirmed"] = "probable"
+    """… and at least this confidence …"""
+    kinds: _Words = ()
+    """… of these kinds (none named: of all) …"""
+    servers: _Words = ()
+    """… of the servers that match one of these patterns (none named: of all)."""
+    form: Literal["short", "long"] | None = None
+    """How long the messages are; left out: long for mail, short for all others."""
+
+
+class Notify(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """``[notify]``: how targets are told."""
+
+    urls_file: _Path | None = None
+    """A TOML file of ``name = "url"``, one for each target without a command; absolute, or relative to the
+    configuration file. Left out: the credential ``notify-urls``. A URL under ``ping`` is the dead man's."""
+    ping_seconds: Annotated[float, msgspec.Meta(ge=10, le=86_400)] = 300.0
+    """How often the URL under ``ping`` is asked for, as long as the daemon works."""
+    timeout_seconds: Annotated[float, msgspec.Meta(ge=1, le=600)] = 30.0
+    """For one message to one target."""
+    give_up_hours: Annotated[float, msgspec.Meta(gt=0, le=720)] = 24.0
+    """A message that could not be delivered for so long is listed as undeliverable."""
+    storm_messages: Annotated[int, msgspec.Meta(ge=1, le=1_000)] = 5
+    """More new incidents than this within ``storm_minutes`` are told to a target together."""
+    storm_minutes: Annotated[float, msgspec.Meta(gt=0, le=1_440)] = 10.0
+
+
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The whole configuration."""
 
@@ -92,6 +136,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     database: Database = Database()
     following: Following = Following()
     metrics: Metrics = Metrics()
+    notify: Notify = Notify()
+    target: tuple[Target, ...] = ()
 
 
 def load_settings(path: Path) -> Settings:
@@ -135,12 +181,14 @@ def settings_of(path: Path, data: dict[str, Any]) -> Settings:
         one if one.directory is None else msgspec.structs.replace(one, directory=_absolute(base, one.directory))
         for one in settings.unit
     )
-    database, metrics = settings.database, settings.metrics
+    database, metrics, notify = settings.database, settings.metrics, settings.notify
     if database.path is not None:
         database = msgspec.structs.replace(database, path=_absolute(base, database.path))
     if metrics.textfile is not None:
         metrics = msgspec.structs.replace(metrics, textfile=_absolute(base, metrics.textfile))
-    return msgspec.structs.replace(settings, file=files, unit=units, database=database, metrics=metrics)
+    if notify.urls_file is not None:
+        notify = msgspec.structs.replace(notify, urls_file=_absolute(base, notify.urls_file))
+    return msgspec.structs.replace(settings, file=files, unit=units, database=database, metrics=metrics, notify=notify)
 
 
 def _more_problems(settings: Settings) -> Iterator[Problem]:
@@ -164,6 +212,24 @@ def _more_problems(settings: Settings) -> Iterator[Problem]:
         yield Problem("metrics.textfile", shown(textfile), "must be a file name that ends in .prom")
     if settings.database.path is not None and not settings.database.path.strip():
         yield Problem("database.path", shown(settings.database.path), "must be the path of a file, or left out")
+    yield from _target_problems(settings)
+
+
+def _target_problems(settings: Settings) -> Iterator[Problem]:
+    from sleepwatch.store.merge import KINDS
+
+    names = [target.name for target in settings.target]
+    for at, target in enumerate(settings.target):
+        key, name = f"target[{at}]", target.name
+        if not name.strip() or name != printable(name) or name == PING:
+            yield Problem(f"{key}.name", shown(name), f"must be a name of printable characters, and not {PING!r}")
+        elif names.index(name) != at:
+            yield Problem(f"{key}.name", shown(name), "is another target's name already")
+        if target.command is not None and not (target.command and target.command[0].strip()):
+            yield Problem(f"{key}.command", shown(target.command), "must be a program and its arguments, or left out")
+        for kind in target.kinds:
+            if kind not in KINDS:
+                yield Problem(f"{key}.kinds", shown(kind), f"must be some of {', '.join(KINDS)}")
 
 
 def _absolute(base: Path, name: str) -> str:

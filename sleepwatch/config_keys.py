@@ -109,6 +109,8 @@ def shown(value: object) -> str:
         return json.dumps(value, ensure_ascii=False)
     if isinstance(value, float):
         return f"{value:g}" if math.isfinite(value) else str(value)
+    if isinstance(value, tuple):
+        return json.dumps(value, ensure_ascii=False)
     return "a list" if isinstance(value, list) else "a table" if isinstance(value, dict) else str(value)
 
 
@@ -119,6 +121,8 @@ def allowed(kind: inspect.Type) -> str:
     if isinstance(kind, inspect.UnionType):
         choices = [allowed(one) for one in kind.types if not isinstance(one, inspect.NoneType)]
         return ", or ".join([*choices, "left out"])
+    if isinstance(kind, inspect.LiteralType):
+        return f"one of {', '.join(shown(one) for one in kind.values)}"
     if isinstance(kind, inspect.BoolType):
         return "true or false"
     if isinstance(kind, inspect.IntType | inspect.FloatType):

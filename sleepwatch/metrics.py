@@ -79,6 +79,10 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     incidents: Mapping[tuple[str, str], int]
     """Those first stored since the start, by kind and severity."""
     open: Mapping[tuple[str, str], int]
+    notifications: Mapping[str, int] | None = None
+    """What came of the attempts to tell people, since the start; None where nobody is told."""
+    oldest_us: int = 0
+    """For how long the oldest message has been waiting."""
 
 
 def cause(words: str) -> str:
@@ -220,6 +224,16 @@ def _families(figures: Figures) -> Iterator[Metric]:
     for (kind, severity), count in sorted(figures.open.items()):
         still.add_metric([kind, severity], count)
     yield still
+    if figures.notifications is not None:
+        told = CounterMetricFamily("sleepwatch_notifications", "Attempts to tell a target.", labels=["outcome"])
+        for name, count in sorted(figures.notifications.items()):
+            told.add_metric([name], count)
+        yield told
+        yield GaugeMetricFamily(
+            "sleepwatch_outbox_oldest_seconds",
+            "For how long the oldest message has been waiting.",
+            figures.oldest_us / 1e6,
+        )
 
 
 def _source_families(sources: list[SourceFigures]) -> Iterator[Metric]:

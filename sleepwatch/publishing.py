@@ -18,6 +18,7 @@ from sleepwatch.watching import Found, SourceWatch
 
 if TYPE_CHECKING:
     from sleepwatch.metrics import Metrics, SourceFigures
+    from sleepwatch.notify.desk import Desk
 
 
 class Publisher:
@@ -62,7 +63,12 @@ class Publisher:
         return self._metrics is not None and self._metrics.due(monotonic_us)
 
     def publish(
-        self, sources: Iterable[tuple[Follower, SourceWatch]], pulse: Pulse, rules_digest: str, now: Now
+        self,
+        sources: Iterable[tuple[Follower, SourceWatch]],
+        pulse: Pulse,
+        rules_digest: str,
+        now: Now,
+        desk: Desk | None = None,
     ) -> str | None:
         """Publish how everything stands; returns what went wrong."""
         if self._metrics is None:
@@ -79,6 +85,8 @@ class Publisher:
             gaps=dict(self._metrics.gaps),
             incidents=dict(self._metrics.incidents),
             open=self.open,
+            notifications=None if desk is None else dict(desk.outcomes),
+            oldest_us=0 if desk is None or desk.oldest_us is None else max(0, now.wall_us - desk.oldest_us),
         )
         try:
             self._metrics.publish(figures, now.monotonic_us)

@@ -148,6 +148,8 @@ class IncidentWords(msgspec.Struct, frozen=True, kw_only=True):
     grace_s: float
     """Seconds a request may wait in a sleeping server before that is an incident; 0 where it does not apply."""
     means: str
+    next: str
+    """The first thing to do, in one sentence."""
     do: str
     looks_like: str
 
@@ -217,10 +219,10 @@ def load_incidents(directory: Path | None = None) -> dict[str, IncidentWords]:
             raise RuleError(f"{file.name}: [{kind}] is missing", hint="every kind of incident has its words")
         line = line_of(text, rf"\[\s*{kind}\s*\]")
         refuse_unknown(
-            file.name, text, line, entry, ("title", "severity", "grace_s", "means", "do", "looks_like"), "key"
+            file.name, text, line, entry, ("title", "severity", "grace_s", "means", "next", "do", "looks_like"), "key"
         )
         strings: dict[str, str] = {}
-        for key in ("title", "severity", "means", "do", "looks_like"):
+        for key in ("title", "severity", "means", "next", "do", "looks_like"):
             value = entry.get(key)
             if not isinstance(value, str) or not value.strip():
                 raise RuleError(f"{file.name}, line {line}, [{kind}]: {key} is missing", hint=f'write {key} = "…"')

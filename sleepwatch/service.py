@@ -60,6 +60,7 @@ from sleepwatch.watching_journal import JournalWatch
 
 if TYPE_CHECKING:
     from sleepwatch.finding import Finding, Unwatched
+    from sleepwatch.notify.desk import Desk
     from sleepwatch.surroundings import Surroundings
 
 DAY_US = 86_400_000_000
@@ -74,6 +75,8 @@ TOLD = 1_000
 VANISHED_US = 600_000_000
 """A log that was found and not named, and is gone, is watched for this long."""
 LEFT = "its log is not followed any more, so what becomes of it will not be seen"
+SEND_SECONDS = 5.0
+"""At the end, messages that are being sent have so long."""
 LISTEN_EVERY = 20
 """Steps after which the directories to listen to are looked at again."""
 
@@ -119,7 +122,8 @@ class Service:
         self._unwatched: tuple[Unwatched, ...] = ()
         self._publisher = Publisher()
         self._rules = load()
-        self._words = engine_words(load_incidents())
+        self._incident_words = load_incidents()
+        self._words = engine_words(self._incident_words)
         self._gate = Gate(self._rules.literals)
         self._store: Store | None = None
         self._lock: int | None = None
@@ -136,6 +140,10 @@ class Service:
         """What was last told of the sources, by path."""
         self._may_be_left = True
         """There may be open incidents that nothing followed here can end."""
+        self._desk: Desk | None = None
+        """Tells people, where there is somebody to tell."""
+        self._behind: dict[str, str] = {}
+        """Sources that were not read to their ends yet, with why what is found there is told in one summary."""
         self._try_again_us = 0
         self._whole = False
         """What is in memory is in step with how far was read: it may be stored."""
@@ -162,6 +170,7 @@ class Service:
             self._complain.say(f"the last run (pid {before.pid}) ended without stopping; nothing is lost by that", now)
         self._publisher.open = open_counts(self._store)
         self._offer_metrics(now)
+        self._open_desk(now)
         self._follow(now)
         if self._surroundings is not None:
             self._surroundings.look(now.monotonic_us)
@@ -169,6 +178,20 @@ class Service:
         self._end_blindness_elsewhere(now)
         self._whole = True
         self._notifier.send("READY=1", f"STATUS={self._status()}")
+
+    def _open_desk(self, now: Now) -> None:
+        """Have somebody told from now on, as the settings say."""
+        assert self._store is not None
+        from sleepwatch.notify.targets import urls_place
+
+        if self._desk is not None:
+            self._desk.use(self.settings)
+        elif self.settings.target or urls_place(self.settings.notify) is not None:
+            from sleepwatch.notify.desk import Desk, show_command
+
+            show = show_command(self.database)
+            self._desk = Desk(self.settings, self._incident_words, os.uname().nodename, show, self._complain.say)
+            self._desk.start(self._store, now)
 
     def _follow(self, now: Now) -> None:
         places = {source: _place(saved) for source, saved in self._saved.items()}
@@ -208,7 +231,8 @@ class Service:
             wait_us = self.step()
             assert self._notices is not None
             assert self._followers is not None
-            self._notices.wait(wait_us / 1e6, self._followers.filenos())
+            sending = self._desk.filenos() if self._desk is not None else []
+            self._notices.wait(wait_us / 1e6, [*self._followers.filenos(), *sending])
 
     def step(self) -> int:
         """Look at everything once; returns how long to wait, at most, until the next look, in microseconds."""
@@ -246,15 +270,29 @@ class Service:
         self._save(now)
         if self._may_be_left and not any(watch.urgent for watch in self._watches.values()):
             self._leave_unresolved(now)
+        for path in [path for path in self._behind if self._is_read_to_its_end(path)]:
+            del self._behind[path]
+        if self._desk is not None:
+            assert self._store is not None
+            well = self._saved_us is not None and now.monotonic_us - self._saved_us < 2 * BEAT_US
+            self._desk.step(self._store, now, caught_up=not self._behind, well=well)
         if self._publisher.due(now.monotonic_us):
             self._publish(now)
         if self._notifier.watchdog_us is not None:
             self._notifier.send("WATCHDOG=1")
         wants = [us for us in (watch.wants_us() for watch in self._watches.values()) if us is not None]
+        if self._desk is not None and (us := self._desk.wants_us(now)) is not None:
+            wants.append(us)
         longest = round(following.poll_seconds * 1e6)
         if self._notifier.watchdog_us is not None:
             longest = min(longest, self._notifier.watchdog_us // 3)
         return 0 if self._followers.full else min([longest, *wants])
+
+    def _is_read_to_its_end(self, path: str) -> bool:
+        """Whether all that it held at the start was read, judged and stored."""
+        assert self._followers is not None
+        follower, watch = self._followers.followers.get(path), self._watches.get(path)
+        return follower is None or watch is None or not (follower.unread or watch.unsettled or watch.urgent)
 
     def _is_over(self, path: str, follower: Follower) -> bool:
         """Nobody named it, and it was removed after it had been read to its end: nothing is missed there."""
@@ -273,7 +311,7 @@ class Service:
         assert self._pulse is not None
         followers = self._followers.followers
         pairs = [(followers[path], watch) for path, watch in self._watches.items() if path in followers]
-        sentence = self._publisher.publish(pairs, self._pulse, self._rules.digest, now)
+        sentence = self._publisher.publish(pairs, self._pulse, self._rules.digest, now, self._desk)
         if sentence is not None:
             self._complain.say(sentence, now)
 
@@ -283,6 +321,7 @@ class Service:
         if watch is None:
             watch = self._watches[path] = self._new_watch(follower)
             saved = self._saved.get(path)
+            self._behind[path] = "backfill" if saved is None else "downtime"
             if saved is not None:
                 self._go_on(watch, saved, now)
             watch.was_blind(self._blind.pop(printable(path), ()))
@@ -299,7 +338,10 @@ class Service:
                 msgspec.structs.replace(one, state="recovered", closed_us=now.wall_us, reason="it is no longer watched")
                 for one in self._blind.pop(path)
             ]
-            self._store.record(ScanResult(sources=(), lives=(), incidents=tuple(left), gaps=(), whole=False))
+            with self._store.transaction() as transaction:
+                transaction.record(ScanResult(sources=(), lives=(), incidents=tuple(left), gaps=(), whole=False))
+                if self._desk is not None:
+                    self._desk.note(transaction, [one.id for one in left], now)
 
     def _new_watch(self, follower: Follower) -> SourceWatch:
         if isinstance(follower, JournalFollower):
@@ -330,6 +372,7 @@ class Service:
             self._watch_instead(settings, self._found, now)
             self._say("configuration read again")
             self._offer_metrics(now)
+            self._open_desk(now)
             self._finding = None
             self._watch_what_is_found(now)
 
@@ -434,6 +477,8 @@ class Service:
             with self._store.transaction() as transaction:
                 reading = ScanResult(sources=(), lives=(), incidents=tuple(ended), gaps=(), whole=False)
                 transaction.record(reading, self._rules.digest, told=left)
+                if self._desk is not None:
+                    self._desk.note(transaction, [one.id for one in ended], now)
         except StoreError as error:
             self._complain.say(f"nothing can be stored now; it is tried again: {error}", now)
             return
@@ -463,10 +508,16 @@ class Service:
             with self._store.transaction() as transaction:
                 for path, one in found.items():
                     new[path] = self._store_found(transaction, self._watches[path], one)
+                    if self._desk is not None:
+                        changed = [*one.incidents, *one.withdrawn]
+                        self._desk.note(transaction, changed, now, hold=self._behind.get(path))
                 rows = self._save_places(transaction, now)
                 save_pulse(transaction, self._pulse)
                 if now.monotonic_us - self._forgot_us >= FORGET_EVERY_US:
-                    forget_lives(transaction, now.wall_us - round(self.settings.database.keep_days * DAY_US))
+                    before_us = now.wall_us - round(self.settings.database.keep_days * DAY_US)
+                    forget_lives(transaction, before_us)
+                    if self._desk is not None:
+                        self._desk.forget(transaction, before_us)
                     self._forgot_us = now.monotonic_us
         except StoreError as error:  # locked, or the disk is full: that passes
             self._try_again_us = now.monotonic_us + TRY_AGAIN_US
@@ -579,6 +630,8 @@ class Service:
                 now = self._clock.now()
                 self._pulse = msgspec.structs.replace(self._pulse, stopped_us=now.wall_us)
                 self._save(now, always=True)
+            if self._desk is not None and self._store is not None:
+                self._desk.stop(self._store, self._clock.now(), SEND_SECONDS)
 
 
 class Complaints:

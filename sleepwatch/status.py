@@ -18,7 +18,7 @@ from sleepwatch.report.times import duration_words
 from sleepwatch.sources.journal import NAME as JOURNAL
 from sleepwatch.store import default_path, open_store
 from sleepwatch.store.daemon import Pulse, WatchRow, gaps_since, pulse, watches
-from sleepwatch.store.database import explained
+from sleepwatch.store.database import SERVICE_PATH, explained
 
 STUCK_US = 120_000_000
 """The daemon writes its pulse every 30 s; silent for this long it does not work."""
@@ -26,8 +26,6 @@ BLIND_US = 60_000_000
 """A source that cannot be read for less is being rotated, or restarted."""
 GAPS_US = 86_400_000_000
 """Gaps are told for this long: a day."""
-SERVICE_PATH = Path("/var/lib/sleepwatch/sleepwatch.db")
-"""Of the systemd unit (packaging/systemd)."""
 _NAMED = 2
 
 

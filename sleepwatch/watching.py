@@ -174,6 +174,11 @@ class SourceWatch:
         """It has found something that is to be stored at once."""
         return self._found.urgent
 
+    @property
+    def unsettled(self) -> bool:
+        """Something has been read that is not judged yet."""
+        return self._unsettled_us is not None
+
     def found(self) -> Found:
         """What was found and not yet :meth:`stored`."""
         self._ended += self._engine.drain_lives()

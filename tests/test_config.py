@@ -69,7 +69,10 @@ def test_paths_are_relative_to_the_file(tmp_path: Path) -> None:
         ("[file]\npath = 'x'", "file = a table: must be a list of tables: write [[file]]"),
         ("[[file]]\npath = ''", 'file[0].path = "": must be the path of a log file, or a pattern'),
         ("[[file]]\npath = ['a', 'b']", "file[0].path = a list: must be the path of a log file, or a pattern"),
-        ('"a b" = 1', '"a b": there is no such key; known here: file, unit, database, following, metrics'),
+        (
+            '"a b" = 1',
+            '"a b": there is no such key; known here: file, unit, database, following, metrics, notify, target',
+        ),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_told_by_key_value_and_what_is_allowed(tmp_path: Path, text: str, expected: str) -> None:

@@ -602,7 +602,7 @@ def test_the_warm_up_is_called_a_mitigation(kind: str) -> None:
 
 
 WORDS = "".join(
-    f'[{kind}]\ntitle = "t"\nseverity = "info"\nmeans = "m"\ndo = "d"\nlooks_like = "l"\n' for kind in KINDS
+    f'[{kind}]\ntitle = "t"\nseverity = "info"\nmeans = "m"\nnext = "n"\ndo = "d"\nlooks_like = "l"\n' for kind in KINDS
 )
 
 
@@ -615,7 +615,7 @@ WORDS = "".join(
         ('do = "d"\n', "", "line 1, [hung-request]: do is missing"),
         ('do = "d"', 'do = "d"\ngrace_s = -1', "grace_s = -1"),
         ('do = "d"', 'do = "d"\ngrace_s = true', "grace_s = True"),
-        ('do = "d"', 'do = "d"\ntodo = "x"', "line 6: unknown key 'todo'"),
+        ('do = "d"', 'do = "d"\ntodo = "x"', "line 7: unknown key 'todo'"),
         ("title", "= title", "not valid TOML"),
     ],
 )

@@ -25,6 +25,8 @@ COMMANDS = {
     "scan": "Find lost and crashed requests in logs.",
     "run": "Follow logs and keep what happens: the daemon.",
     "status": "Say how the daemon is and what it watches.",
+    "notify": "Try the targets of notifications; list what has not arrived.",
+    "silence": "For a while, let nobody be told of some incidents.",
     "config": "Check or show the daemon's configuration.",
     "incidents": "Look at incidents kept in a database.",
     "explain": "Show what is recognised in a line, and why.",

@@ -12,10 +12,13 @@ from pathlib import Path
 from sleepwatch.errors import StoreError
 
 APPLICATION = "sleepwatch"
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 """What this program reads and writes. Equal to the last migration's; here so that opening does not load them."""
 
 BUSY_TIMEOUT_MS = 5_000
+
+SERVICE_PATH = Path("/var/lib/sleepwatch/sleepwatch.db")
+"""Of root and of the systemd unit (packaging/systemd)."""
 
 
 def default_path() -> Path:
@@ -25,7 +28,7 @@ def default_path() -> Path:
     ``XDG_STATE_HOME`` is ``~/.local/state`` unless set to an absolute path (XDG Base Directory Specification).
     """
     if os.geteuid() == 0:
-        return Path("/var/lib/sleepwatch/sleepwatch.db")
+        return SERVICE_PATH
     state = Path(os.environ.get("XDG_STATE_HOME", ""))
     if not state.is_absolute():
         state = Path.home() / ".local" / "state"

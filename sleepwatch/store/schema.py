@@ -237,3 +237,90 @@ def _daemon(db: Database) -> None:
         ) STRICT;
     """)
     db.execute("UPDATE meta SET value = '2' WHERE key = 'schema_version'")
+
+
+@_migrations(name="3-notify")
+def _notify(db: Database) -> None:
+    db.executescript(f"""
+        CREATE TABLE notice (
+            incident TEXT NOT NULL REFERENCES incident (id),
+            target TEXT NOT NULL,
+            state TEXT NOT NULL CHECK (state IN ('new', 'told', 'silenced', 'held', 'listed', 'changed', 'over')),
+            hold TEXT CHECK (hold IN ('backfill', 'downtime', 'storm')),
+            title TEXT,
+            kind TEXT,
+            severity TEXT,
+            since_us INTEGER NOT NULL,
+            {_text("since_us")},
+            PRIMARY KEY (incident, target)
+        ) STRICT;
+        CREATE INDEX notice_unsaid ON notice (target, state) WHERE state IN ('held', 'changed', 'silenced');
+
+        CREATE TABLE message (
+            id INTEGER PRIMARY KEY,
+            what TEXT NOT NULL CHECK (what IN ('opened', 'passed', 'escalated', 'recovered', 'withdrawn', 'digest',
+                                               'summary')),
+            incident TEXT REFERENCES incident (id),
+            type TEXT NOT NULL CHECK (type IN ('failure', 'warning', 'success')),
+            title TEXT NOT NULL,
+            short TEXT NOT NULL,
+            long TEXT NOT NULL,
+            document TEXT NOT NULL,
+            written_us INTEGER NOT NULL,
+            {_text("written_us")}
+        ) STRICT;
+        CREATE INDEX message_incident ON message (incident) WHERE incident IS NOT NULL;
+
+        CREATE TABLE delivery (
+            id INTEGER PRIMARY KEY,
+            message INTEGER NOT NULL REFERENCES message (id),
+            target TEXT NOT NULL,
+            state TEXT NOT NULL CHECK (state IN ('waiting', 'sending', 'sent', 'undeliverable', 'replaced')),
+            tries INTEGER NOT NULL DEFAULT 0 CHECK (tries >= 0),
+            queued_us INTEGER NOT NULL,
+            due_us INTEGER NOT NULL,
+            done_us INTEGER,
+            {_text("queued_us")},
+            {_text("due_us")},
+            {_text("done_us")}
+        ) STRICT;
+        CREATE INDEX delivery_message ON delivery (message);
+        CREATE INDEX delivery_unsent ON delivery (due_us) WHERE state IN ('waiting', 'sending');
+        CREATE INDEX delivery_recent ON delivery (target, queued_us);
+
+        CREATE TABLE attempt (
+            id INTEGER PRIMARY KEY,
+            delivery INTEGER NOT NULL REFERENCES delivery (id),
+            begun_us INTEGER NOT NULL,
+            ended_us INTEGER,
+            outcome TEXT CHECK (outcome IN ('sent', 'failed', 'timeout', 'interrupted')),
+            words TEXT,
+            {_text("begun_us")},
+            {_text("ended_us")}
+        ) STRICT;
+        CREATE INDEX attempt_delivery ON attempt (delivery);
+
+        CREATE TABLE silence (
+            id INTEGER PRIMARY KEY,
+            server TEXT,
+            kind TEXT,
+            reason TEXT NOT NULL,
+            added_us INTEGER NOT NULL,
+            until_us INTEGER NOT NULL,
+            kept_back INTEGER NOT NULL DEFAULT 0 CHECK (kept_back >= 0),
+            {_text("added_us")},
+            {_text("until_us")}
+        ) STRICT;
+    """)
+    db.create_view(
+        "undelivered",
+        """
+        SELECT delivery.id, delivery.state, delivery.target, message.what, message.incident, message.title,
+               delivery.queued, delivery.tries, delivery.due, delivery.done,
+               (SELECT words FROM attempt WHERE attempt.delivery = delivery.id ORDER BY id DESC LIMIT 1) AS last_attempt
+        FROM delivery JOIN message ON message.id = delivery.message
+        WHERE delivery.state IN ('waiting', 'sending', 'undeliverable')
+        ORDER BY delivery.id
+        """,
+    )
+    db.execute("UPDATE meta SET value = '3' WHERE key = 'schema_version'")

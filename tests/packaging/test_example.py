@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from sleepwatch.config import FileSource, Settings, UnitSource, load_settings
+from sleepwatch.config import FileSource, Settings, Target, UnitSource, load_settings
 from sleepwatch.config_keys import keys
 
 EXAMPLE = Path(__file__).parents[2] / "packaging" / "example" / "sleepwatch.toml"
@@ -34,6 +34,9 @@ def test_what_stands_in_its_comments_can_be_written(everything: Path) -> None:
     assert settings.unit[0].name == "llama*"
     assert settings.metrics.port == 9477
     assert settings.metrics.textfile == "/var/lib/prometheus/node-exporter/sleepwatch.prom"
+    assert settings.notify.urls_file == "/etc/sleepwatch/notify-urls.toml"
+    assert settings.target[0].command == ("/usr/local/bin/page", "--quiet")
+    assert settings.target[0].form == "short"
     assert settings.database.path == "/var/lib/sleepwatch/sleepwatch.db"
 
 
@@ -44,7 +47,7 @@ def test_it_shows_every_key(everything: Path) -> None:
 
 def test_it_shows_no_key_that_there_is_not(everything: Path) -> None:
     shown = set(re.findall(r"^(\w+) =", everything.read_text(), re.MULTILINE))
-    sections = (type(getattr(Settings(), name)) for name in ("database", "following", "metrics"))
-    tables = [Settings, FileSource, UnitSource, *sections]
+    sections = (type(getattr(Settings(), name)) for name in ("database", "following", "metrics", "notify"))
+    tables = [Settings, FileSource, UnitSource, Target, *sections]
     known = {field.name for table in tables for field in msgspec.structs.fields(table)}
     assert shown <= known

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from sleepwatch import service as daemon
-from sleepwatch.config import FileSource, Following, Settings
+from sleepwatch.config import FileSource, Following, Notify, Settings, Target
 from sleepwatch.engine import Now
 from sleepwatch.envelopes import detect
 from sleepwatch.envelopes.base import HEAD_LIMIT, Framed
@@ -66,11 +66,18 @@ class Driven:
         following: Following | None = None,
         reload: Callable[[], Settings] | None = None,
         notifier: Any = None,
+        notify: Notify | None = None,
+        targets: Sequence[Target] = (),
     ) -> None:
         self.clock = clock or FakeClock()
         self.said: list[str] = []
         self.complained: list[str] = []
-        settings = Settings(file=tuple(FileSource(path=str(log)) for log in logs), following=following or Following())
+        settings = Settings(
+            file=tuple(FileSource(path=str(log)) for log in logs),
+            following=following or Following(),
+            notify=notify or Notify(),
+            target=tuple(targets),
+        )
         self.service = Service(
             settings,
             database,

@@ -1,0 +1,46 @@
+"""What is handed to the process that sends, and what comes back."""
+
+from __future__ import annotations
+
+import msgspec
+
+PING = 0
+"""The delivery number of the dead man's URL."""
+
+
+class Parcel(msgspec.Struct, frozen=True, kw_only=True):
+    """One delivery: where, and what."""
+
+    delivery: int
+    target: str
+    url: str | None = None
+    command: tuple[str, ...] | None = None
+    form: str | None = None
+    type: str
+    title: str
+    short: str
+    long: str
+    document: str
+
+
+class Job(msgspec.Struct, frozen=True, kw_only=True):
+    """What one process has to do."""
+
+    parcels: tuple[Parcel, ...] = ()
+    ping: str | None = None
+    timeout_s: float
+    """For each parcel."""
+    total_s: float
+    """For all of it; what is not begun by then is not tried."""
+
+
+class Result(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of a delivery."""
+
+    delivery: int
+    outcome: str
+    """``sent``, ``failed``, ``timeout`` (it may have arrived), or ``not tried``."""
+    words: str
+    """What the service said, without secrets."""
+    service: str
+    took_s: float = 0.0

@@ -1,0 +1,81 @@
+"""Where targets are reached: their URLs, which are secrets, from a file or a systemd credential, read when needed."""
+
+from __future__ import annotations
+
+import os
+import re
+import tomllib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from urllib.parse import unquote
+
+from sleepwatch.config import Notify
+from sleepwatch.config_keys import MASK
+from sleepwatch.errors import SleepwatchError
+
+CREDENTIAL = "secret_notify-urls"
+"""What the unit makes of /etc/sleepwatch/credentials/notify-urls (packaging/systemd/sleepwatch.service)."""
+_HOSTED = ("json", "xml", "form", "mailto", "http", "ntfy", "gotify", "matrix", "apprise")
+"""URLs whose host is one, and no secret; with or without an ``s`` for TLS."""
+_SHORTEST_SECRET = 4
+_PIECES = re.compile(r"[^\w.~%+-]+")
+
+
+def urls_place(settings: Notify, environment: Mapping[str, str] | None = None) -> Path | None:
+    """The file that holds the URLs; None where neither the settings nor the service manager name one."""
+    if settings.urls_file is not None:
+        return Path(settings.urls_file)
+    directory = (os.environ if environment is None else environment).get("CREDENTIALS_DIRECTORY")
+    if directory is None:
+        return None
+    place = Path(directory) / CREDENTIAL
+    return place if place.exists() else None
+
+
+def read_urls(settings: Notify, environment: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The URLs by name. Raises SleepwatchError, which never shows a part of one."""
+    place = urls_place(settings, environment)
+    if place is None:
+        return {}
+    try:
+        data = tomllib.loads(place.read_bytes().decode())
+    except OSError as error:
+        raise SleepwatchError(
+            f"the URLs of targets in {place} cannot be read: {(error.strerror or str(error)).lower()}",
+            hint="notify.urls_file names the file; left out, it is the credential notify-urls",
+        ) from error
+    except UnicodeDecodeError as error:
+        raise SleepwatchError(f"{place}: not UTF-8 (byte {error.start})", hint="save the file as UTF-8") from error
+    except tomllib.TOMLDecodeError as error:
+        where = re.search(r"\(at .*\)$", str(error))  # the rest of its words can quote the line
+        raise SleepwatchError(
+            f"{place}: not valid TOML {where.group() if where else ''}".rstrip(), hint='each line is: name = "url"'
+        ) from error
+    for name, url in data.items():
+        if not isinstance(url, str) or not url.strip():
+            raise SleepwatchError(f"{place}: {name} is not a text", hint='each line is: name = "url"')
+    return {name: url.strip() for name, url in data.items()}
+
+
+def is_open_to_all(place: Path) -> bool:
+    """Whether every user may read the file."""
+    try:
+        return bool(place.stat().st_mode & 0o004)
+    except OSError:
+        return False
+
+
+def masked(text: str, urls: Iterable[str]) -> str:
+    """``text`` without these URLs and without any part of one that could be its secret."""
+    for url in urls:
+        text = text.replace(url, MASK)
+        scheme, _, rest = url.partition("://")
+        shown = {scheme}
+        if scheme.lower().removesuffix("s") in _HOSTED:
+            host = re.split(r"[/?#]", rest.rpartition("@")[2], maxsplit=1)[0]
+            shown |= {host, host.partition(":")[0]}
+        for piece in sorted(set(_PIECES.split(rest)), key=len, reverse=True):
+            for secret in {piece, unquote(piece)}:
+                if len(secret) >= _SHORTEST_SECRET and secret not in shown:
+                    text = text.replace(secret, MASK)
+    return text
