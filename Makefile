@@ -39,6 +39,9 @@ help:
 	@echo 'make accuracy       compare every recording with what its clients saw'
 	@echo 'make live-accuracy  the same against a real server, driven into the race here'
 	@echo 'make bench          speed and memory beside rg and grep (SIZE=small for a quick look)'
+	@echo 'make man            manual pages and completions, made from the commands, in build/'
+	@echo 'make deb            the Debian package, in dist/ (DEB_PYTHON=/usr/bin/python3: the distribution'"'"'s)'
+	@echo 'make test-deb       installs it in a fresh minimal Debian, boots that, purges it (root, debootstrap)'
 	@echo 'make evidence       the long forms of all of these, written to $(EVIDENCE)/'
 	@echo 'make clean          remove .venv, caches and build results'
 
@@ -79,6 +82,22 @@ live-accuracy: $(VENV)/.installed-dev
 .PHONY: bench
 bench: $(VENV)/.installed
 	@$(PY) -m tests.bench.compare --size $(SIZE)
+
+DEB_PYTHON ?= /usr/bin/python3
+SUITE ?= bookworm
+
+.PHONY: man
+man: $(VENV)/.installed
+	@$(PY) packaging/tools/generate.py build && ls build/man build/completions
+
+.PHONY: deb
+deb: $(VENV)/.installed
+	@rm -f dist/sleepwatch_*.deb
+	@$(PY) packaging/tools/deb.py --python $(DEB_PYTHON) --into dist
+
+.PHONY: test-deb
+test-deb: $(VENV)/.installed-dev deb
+	@$(PY) -m tests.packaging.fresh_debian --suite $(SUITE) dist/sleepwatch_*.deb
 
 # Each file of evidence begins with what it was made of and on.
 ON = $$(git rev-parse --short HEAD 2>/dev/null || echo release), $$(date -u +%F), $$(uname -srm), $$(getconf _NPROCESSORS_ONLN) cores

@@ -19,7 +19,7 @@ _PROGRAM = '#!/bin/sh\nexec env PYTHONPATH={root} {python} -m sleepwatch "$@"\n'
 
 
 def _load() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("generate", ROOT / "packaging" / "generate.py")
+    spec = importlib.util.spec_from_file_location("generate", ROOT / "packaging" / "tools" / "generate.py")
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

@@ -36,9 +36,12 @@ class CannotBootError(Exception):
 
 
 class Machine:
-    """A booted machine. ``units`` are unit files to put there, by name; none of them is started."""
+    """A booted machine. ``units`` are unit files to put there, by name; none of them is started.
 
-    def __init__(self, room: Path, units: Mapping[str, str]) -> None:
+    ``files`` is whose files it has: this machine's own, unless a system lies in another directory.
+    """
+
+    def __init__(self, room: Path, units: Mapping[str, str], files: Path = Path("/")) -> None:
         self._room = room
         self.root = room / "merged"
         self._console = room / "console.log"
@@ -48,7 +51,7 @@ class Machine:
         for name in ("up", "work", "merged"):
             (room / name).mkdir()
         _run(
-            "mount", "-t", "overlay", "overlay", "-o", f"lowerdir=/,upperdir={room}/up,workdir={room}/work",
+            "mount", "-t", "overlay", "overlay", "-o", f"lowerdir={files},upperdir={room}/up,workdir={room}/work",
             str(self.root),
         )  # fmt: skip
         self.id = uuid.uuid4().hex

@@ -1,6 +1,6 @@
 """Writes the manual pages and the shells' completions from the commands themselves, so that they cannot disagree.
 
-    python packaging/generate.py DIRECTORY [--date YYYY-MM-DD]
+    python packaging/tools/generate.py DIRECTORY [--date YYYY-MM-DD]
 
 makes DIRECTORY/man/sleepwatch.1, a page for each command, and DIRECTORY/completions/sleepwatch.{bash,zsh,fish}.
 """
