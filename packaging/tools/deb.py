@@ -47,8 +47,8 @@ _COMPLETIONS = {
     "zsh": "usr/share/zsh/vendor-completions/_sleepwatch",
     "fish": "usr/share/fish/vendor_completions.d/sleepwatch.fish",
 }
-_LEAVINGS = ("bin", "pip", "pip-*.dist-info", "*.dist-info/direct_url.json", "*.dist-info/REQUESTED")
-"""What nobody calls (pip is asked for by sqlite-utils, for a command that is not there), and where it was built."""
+_LEAVINGS = ("bin", "pip", "pip-*.dist-info", "*.dist-info/direct_url.json", "*.dist-info/RECORD")
+"""What nobody calls (pip is asked for by sqlite-utils, for a command that is not there), and lists that dpkg keeps itself."""
 
 
 class Target:
