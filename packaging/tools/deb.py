@@ -48,7 +48,7 @@ _COMPLETIONS = {
     "fish": "usr/share/fish/vendor_completions.d/sleepwatch.fish",
 }
 _LEAVINGS = ("bin", "pip", "pip-*.dist-info", "*.dist-info/direct_url.json", "*.dist-info/RECORD")
-"""What nobody calls (pip is asked for by sqlite-utils, for a command that is not there), and lists that dpkg keeps itself."""
+"""What nobody calls (sqlite-utils asks for pip, for a command that is not there), and what dpkg knows itself."""
 
 
 class Target:
