@@ -40,7 +40,7 @@ class Origin(msgspec.Struct, eq=False, kw_only=True):
     """The source's first lines: what identifies a life whose lines carry no stamps."""
 
 
-class Record(msgspec.Struct, kw_only=True):
+class Record(msgspec.Struct, kw_only=True, gc=False):
     """One bare line as its program wrote it, with what its carrier said about it.
 
     ``text`` has neither carrier nor line ending; colours and the router's ``[port] `` are still in it.

@@ -6,6 +6,7 @@ Field names and meanings: systemd.journal-fields(7) and systemd's message catalo
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import cast
 
 import msgspec
 
@@ -66,6 +67,9 @@ FIELDS = (
 _WRITERS_LIMIT = 1024
 _PROCESSES_LIMIT = 4096
 
+copied = cast(Callable[[Record], Record], Record.__copy__)  # type: ignore[attr-defined]  # no part of msgspec's stubs
+"""Another record like this one: half as costly as making it from its fields."""
+
 Values = tuple[str | None, ...] | tuple[bytes | None, ...]
 Places = Callable[[], Sequence[int]]
 """Gives where each line of a message of several begins, counted only when one is met."""
@@ -74,15 +78,8 @@ Places = Callable[[], Sequence[int]]
 class Writer(msgspec.Struct, frozen=True):
     """The part of an entry that repeats from line to line."""
 
-    host: str | None
-    unit: str | None
-    container: str | None
-    ident: str | None
-    pid: int | None
-    boot: str | None
-    invocation: str | None
-    message_id: str | None
-    fields: dict[str, str] | None
+    line: Record
+    """A line of this writer's, without text, place and time: copied for each."""
     stream: tuple[str | None, ...]
     """Tells apart the streams whose long lines arrive in pieces."""
     more: bool
@@ -131,24 +128,7 @@ class JournalEntries(Framed):
                 if line:
                     out.append(_record(writer, line, at, wall_us))
         else:
-            if message[-1:] == b"\r":
-                message = message[:-1]
-            out.append(
-                Record(
-                    text=message,
-                    offset=offset,
-                    wall_us=wall_us,
-                    host=writer.host,
-                    unit=writer.unit,
-                    container=writer.container,
-                    ident=writer.ident,
-                    pid=writer.pid,
-                    boot=writer.boot,
-                    invocation=writer.invocation,
-                    message_id=writer.message_id,
-                    fields=writer.fields,
-                )
-            )
+            out.append(_record(writer, message, offset, wall_us))
 
     def flush(self, out: list[Record]) -> None:
         """See Framed."""
@@ -183,7 +163,9 @@ class JournalEntries(Framed):
             invocation = invocation or run
         if get("_COMM") == "dockerd" and "CONTAINER_ID" in found:
             unit = invocation = pid = None  # the daemon's own: it writes for all its containers
-        writer = Writer(
+        line = Record(
+            text=b"",
+            offset=0,
             host=get("_HOSTNAME"),
             unit=unit,
             container=get("CONTAINER_NAME") or get("CONTAINER_ID"),
@@ -193,6 +175,9 @@ class JournalEntries(Framed):
             invocation=invocation,
             message_id=get("MESSAGE_ID"),
             fields={field: found[field] for field in KEPT if field in found} or None,
+        )
+        writer = Writer(
+            line=line,
             stream=(get("_STREAM_ID"), get("CONTAINER_ID"), get("_BOOT_ID"), get("_PID")),
             more=line_break == "line-max" or get("CONTAINER_PARTIAL_MESSAGE") == "true",
             torn=line_break in ("eof", "pid-change"),
@@ -206,22 +191,13 @@ class JournalEntries(Framed):
 def _record(
     writer: Writer, text: bytes, offset: int, wall_us: int | None, *, cut: bool = False, partial: bool = False
 ) -> Record:
-    return Record(
-        text=text[:-1] if text.endswith(b"\r") else text,
-        offset=offset,
-        wall_us=wall_us,
-        host=writer.host,
-        unit=writer.unit,
-        container=writer.container,
-        ident=writer.ident,
-        pid=writer.pid,
-        boot=writer.boot,
-        invocation=writer.invocation,
-        message_id=writer.message_id,
-        fields=writer.fields,
-        cut=cut,
-        partial=partial,
-    )
+    record = copied(writer.line)
+    record.text = text[:-1] if text[-1:] == b"\r" else text
+    record.offset = offset
+    record.wall_us = wall_us
+    record.cut = cut
+    record.partial = partial
+    return record
 
 
 def realtime_us(source: str | bytes | None, received: str | bytes | None) -> int | None:

@@ -70,7 +70,8 @@ class BareLog:
     def _read(self, buffer: bytes, done: int, limit: int) -> None:
         """Read the lines that begin in ``buffer[done:limit]``."""
         short_way, wanting = self._short_way, self._recogniser.wanting
-        short_way.look_at(buffer, self._base, limit)
+        base = self._base
+        short_way.look_at(buffer, limit, lambda place: (base + place, None))
         take = short_way.take if self._recogniser.trace is None else _leave
         stop = min(len(buffer), limit + REACH)
         walked = done

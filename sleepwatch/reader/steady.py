@@ -1,4 +1,4 @@
-"""The short way through a bare log: whole lines by one expression, and steady traffic as sums.
+"""The short way through a stream: whole lines by one expression, and steady traffic as sums.
 
 Both are derived from the rules' templates, and both step aside for anything that is not plainly in order: a colour, a
 clock that does not fit its neighbours, a stream not seen yet. What they leave goes the long way.
@@ -15,7 +15,11 @@ from sleepwatch.engine.streams import CLOCK_NOISE_US, Stream
 from sleepwatch.model import Event
 from sleepwatch.prefix import clock_at
 from sleepwatch.reader.recogniser import SERVER, Recogniser
+from sleepwatch.reader.window import Writer
 from sleepwatch.rules import Pattern, RuleSet
+
+Whence = Callable[[int], tuple[int, int | None]]
+"""From a place in the buffer to its offset in the source, and the wall time at which its line was written, if known."""
 
 SUMMED = ("request.launched", "request.released", "request.cancelled", "request.failed", "request.internal")
 """Events whose lines can be summed up while a server is awake and its log prints no arrivals."""
@@ -105,7 +109,7 @@ class Run:
 
 
 class ShortWay:
-    """Takes lines of a bare log the short way, where that is safe."""
+    """Takes lines that one writer wrote one after the other the short way, where that is safe."""
 
     def __init__(self, recogniser: Recogniser) -> None:
         self._recogniser = recogniser
@@ -118,14 +122,18 @@ class ShortWay:
         """Number of the literal that launches have."""
         self._run: Run | None = None
         self._buffer = b""
-        self._base = 0
         self._limit = 0
+        self._writer: Writer = None
+        self._whence: Whence = _nowhere
 
-    def look_at(self, buffer: bytes, base: int, limit: int) -> None:
-        """The buffer the next lines stand in, its offset in the source, and the place up to which they may be taken."""
+    def look_at(self, buffer: bytes, limit: int, whence: Whence, writer: Writer = None) -> None:
+        """The buffer the next lines stand in, whose they are, and the place up to which they may be taken."""
         self._buffer = buffer
-        self._base = base
         self._limit = limit
+        self._whence = whence
+        if writer != self._writer:
+            self._writer = writer
+            self._streams.clear()
 
     def take(self, start: int, end: int, literal: int) -> int:
         """Take the line at this place, if it is one of the short way's; returns where what was taken ends, or -1.
@@ -191,8 +199,8 @@ class ShortWay:
 
     def _find(self, port: bytes | None) -> Stream | None:
         ports = port.decode().strip() if port is not None else None
-        stream = self._recogniser.streams.get((None, ports))
-        if stream is not None and (ports is None or self._recogniser.stream(ports, None, None) is stream):
+        stream = self._recogniser.streams.get((self._writer, ports))
+        if stream is not None and (ports is None or self._recogniser.stream(ports, self._writer, None) is stream):
             self._streams[port] = stream
             return stream
         return None
@@ -226,13 +234,15 @@ class ShortWay:
             if raw is not None:
                 fields[name] = convert(raw)
         place = match.start(2)
+        offset, wall_us = self._whence(place)
         return Event(
             type=whole.event,
             origin=stream.origin,
-            offset=self._base + place,
+            offset=offset,
             text=self._buffer[place : match.end()],
             fields=fields,
             clock_us=clock_at(self._buffer, place),
+            wall_us=wall_us,
             rest=self._buffer[match.end() : end],
             source=self._recogniser.source,
             pattern=whole.pattern.name,
@@ -257,3 +267,8 @@ def _packed(clock_us: int) -> int:
     """A clock as the digits of its stamp: ``1.02.003.004`` is 102003004. It grows as the clock does."""
     minutes, rest = divmod(clock_us, 60_000_000)
     return minutes * 100_000_000 + rest
+
+
+def _nowhere(place: int) -> tuple[int, None]:
+    """Where no buffer is looked at yet."""
+    return place, None

@@ -17,6 +17,9 @@ REACH = 64 << 10
 RECORDS = 64
 """The same in records, where a carrier frames each line."""
 
+_BEFORE_STAMPS = (b"[", b"\x1b")
+"""What begins a line whose stamp stands behind more: a port, a colour."""
+
 Writer = tuple[str | int | None, ...] | None
 """What tells one writer's records from another's in one source; None in a bare log."""
 
@@ -103,6 +106,17 @@ class RecordsAround(Around):
     @property
     def ends(self) -> bool:
         return len(self._records) <= self._at + RECORDS
+
+    def clocks_after(self) -> Iterator[int]:
+        if self.ports is not None:
+            yield from super().clocks_after()
+            return
+        for at in range(self._at + 1, min(len(self._records), self._at + 1 + RECORDS)):
+            record = self._records[at]
+            if record.text[:1] in _BEFORE_STAMPS:
+                yield from (head.clock_us for head in self._head(at) if head.clock_us is not None)
+            elif (clock := clock_at(record.text, 0)) is not None and writer_of(record) == self._writer:
+                yield clock
 
     def before(self) -> Iterator[Head]:
         for at in range(self._at - 1, max(-1, self._at - 1 - RECORDS), -1):

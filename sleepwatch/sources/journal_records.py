@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from operator import itemgetter
 
 from sleepwatch.envelopes.base import name_of
 from sleepwatch.envelopes.journal_export import JournalExport
-from sleepwatch.envelopes.journal_fields import FIELDS, JournalEntries, Places, Values, Writer, realtime_us
+from sleepwatch.envelopes.journal_fields import FIELDS, JournalEntries, Places, Values, Writer, copied, realtime_us
 from sleepwatch.model import Record
 from sleepwatch.sources.journal import Place
 from sleepwatch.sources.journal_units import Units
@@ -16,6 +17,10 @@ OUTPUT_FIELDS = (*FIELDS, "MESSAGE", "_SOURCE_REALTIME_TIMESTAMP")
 THRESHOLD = 64 << 10
 """libsystemd unpacks no more than this of a compressed value; the reader looks at no more of a line."""
 _MANY = 4_096
+_WHOSE = itemgetter("_STREAM_ID", "_PID", "_SYSTEMD_UNIT", "_SYSTEMD_INVOCATION_ID", "_CMDLINE")
+"""What can differ within the output of one service; all else repeats from line to line."""
+_UNUSUAL = ("_LINE_BREAK", "_SOURCE_REALTIME_TIMESTAMP", "MESSAGE_ID")
+"""Fields that say more than that a line was printed."""
 
 
 class Wanted(JournalEntries):
@@ -72,34 +77,50 @@ class Entries(Wanted):
         super().__init__(units)
         self._streams: dict[tuple[object, ...], Writer | None] = {}
         """The writers of services' output streams; None where it is not wanted."""
+        self._whose: tuple[object, ...] = ()
+        """The stream of the last entry,"""
+        self._line: Record | None = None
+        """and a line of its writer's, to be copied; None where it is not wanted."""
 
     def take(self, pairs: Mapping[str, bytes | list[bytes]], received_us: int, out: list[Record]) -> None:
         """Append the records of an entry."""
-        get = pairs.get
-        stream = get("_STREAM_ID")
+        try:
+            whose, message = _WHOSE(pairs), pairs["MESSAGE"]
+        except KeyError:  # no service's output
+            self._take_any(pairs, received_us, out)
+            return
+        if (
+            message.__class__ is not bytes
+            or b"\n" in message
+            or message[-1:] == b"\r"
+            or self._pieces.open
+            or not pairs.keys().isdisjoint(_UNUSUAL)
+        ):
+            self._take_any(pairs, received_us, out)
+            return
+        if whose != self._whose:
+            writer = self._writer(whose, pairs)
+            self._whose, self._line = whose, writer.line if writer is not None else None
+        if self._line is not None:
+            record = copied(self._line)
+            record.text, record.offset, record.wall_us = message, received_us, received_us
+            out.append(record)
+
+    def _take_any(self, pairs: Mapping[str, bytes | list[bytes]], received_us: int, out: list[Record]) -> None:
+        """The same for whatever may stand in a journal."""
         wall_us: int | None = received_us
         if "_SOURCE_REALTIME_TIMESTAMP" in pairs:
             wall_us = realtime_us(_single(pairs["_SOURCE_REALTIME_TIMESTAMP"]), b"%d" % received_us)
-        message = _single(get("MESSAGE")) or b""
-        if stream.__class__ is not bytes:
-            self.entry(_values(pairs), message, received_us, wall_us, _nowhere, out)
-            return
-        # A service's output: what can differ within one stream is here, all else repeats from line to line.
-        key = (stream, get("_PID"), get("_SYSTEMD_UNIT"), get("_SYSTEMD_INVOCATION_ID"), get("_LINE_BREAK"),
-               get("_CMDLINE"))  # fmt: skip
-        try:
-            writer = self._streams[key]
-        except KeyError:
-            writer = self._stream(key, pairs)
-        if writer is not None:
-            self.put(writer, message, received_us, wall_us, _nowhere, out)
+        self.entry(_values(pairs), _single(pairs.get("MESSAGE")) or b"", received_us, wall_us, _nowhere, out)
 
-    def _stream(self, key: tuple[object, ...], pairs: Mapping[str, bytes | list[bytes]]) -> Writer | None:
+    def _writer(self, whose: tuple[object, ...], pairs: Mapping[str, bytes | list[bytes]]) -> Writer | None:
+        """The writer of a service's output, if it is wanted."""
+        if whose in self._streams:
+            return self._streams[whose]
         if len(self._streams) >= _MANY:
             self._streams.clear()
         values = _values(pairs)
-        wanted = self.wants(values)
-        writer = self._streams[key] = self.writer(values) if wanted else None
+        writer = self._streams[whose] = self.writer(values) if self.wants(values) else None
         return writer
 
 
