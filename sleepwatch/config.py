@@ -16,6 +16,7 @@ import msgspec
 from sleepwatch.config_keys import Problem, problems, shown, words
 from sleepwatch.errors import SleepwatchError
 from sleepwatch.printable import printable
+from sleepwatch.wake.settings import Wake
 
 DEFAULT_PATH = Path("/etc/sleepwatch/sleepwatch.toml")
 PING = "ping"
@@ -138,6 +139,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     metrics: Metrics = Metrics()
     notify: Notify = Notify()
     target: tuple[Target, ...] = ()
+    wake: Wake = Wake()
 
 
 def load_settings(path: Path) -> Settings:
@@ -188,7 +190,10 @@ def settings_of(path: Path, data: dict[str, Any]) -> Settings:
         metrics = msgspec.structs.replace(metrics, textfile=_absolute(base, metrics.textfile))
     if notify.urls_file is not None:
         notify = msgspec.structs.replace(notify, urls_file=_absolute(base, notify.urls_file))
-    return msgspec.structs.replace(settings, file=files, unit=units, database=database, metrics=metrics, notify=notify)
+    wake = settings.wake.with_paths(lambda name: _absolute(base, name))
+    return msgspec.structs.replace(
+        settings, file=files, unit=units, database=database, metrics=metrics, notify=notify, wake=wake
+    )
 
 
 def _more_problems(settings: Settings) -> Iterator[Problem]:
@@ -210,6 +215,7 @@ def _more_problems(settings: Settings) -> Iterator[Problem]:
     textfile = settings.metrics.textfile
     if textfile is not None and not textfile.endswith(".prom"):
         yield Problem("metrics.textfile", shown(textfile), "must be a file name that ends in .prom")
+    yield from settings.wake.problems()
     if settings.database.path is not None and not settings.database.path.strip():
         yield Problem("database.path", shown(settings.database.path), "must be the path of a file, or left out")
     yield from _target_problems(settings)

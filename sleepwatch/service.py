@@ -62,6 +62,7 @@ if TYPE_CHECKING:
     from sleepwatch.finding import Finding, Unwatched
     from sleepwatch.notify.desk import Desk
     from sleepwatch.surroundings import Surroundings
+    from sleepwatch.wake.responder import Responder
 
 DAY_US = 86_400_000_000
 BEAT_US = 30_000_000
@@ -144,6 +145,8 @@ class Service:
         """Tells people, where there is somebody to tell."""
         self._behind: dict[str, str] = {}
         """Sources that were not read to their ends yet, with why what is found there is told in one summary."""
+        self._responder: Responder | None = None
+        """Wakes servers, where that is allowed."""
         self._try_again_us = 0
         self._whole = False
         """What is in memory is in step with how far was read: it may be stored."""
@@ -171,6 +174,7 @@ class Service:
         self._publisher.open = open_counts(self._store)
         self._offer_metrics(now)
         self._open_desk(now)
+        self._allow_wakes(now)
         self._follow(now)
         if self._surroundings is not None:
             self._surroundings.look(now.monotonic_us)
@@ -253,6 +257,8 @@ class Service:
         for follower, pieces in self._followers.poll(now.monotonic_us, now.wall_us, PUMP_BYTES):
             watch = self._watch_of(follower, now)
             for piece in pieces:
+                if self._responder is not None:
+                    self._responder.hear(self._watches, now)
                 if piece.kind != "idle":
                     _give(watch, piece, now)
         self._leave(set(self._followers.vanished) & set(self._watches), now)
@@ -276,11 +282,12 @@ class Service:
             assert self._store is not None
             well = self._saved_us is not None and now.monotonic_us - self._saved_us < 2 * BEAT_US
             self._desk.step(self._store, now, caught_up=not self._behind, well=well)
+        woken = self._wake_servers(now)
         if self._publisher.due(now.monotonic_us):
             self._publish(now)
         if self._notifier.watchdog_us is not None:
             self._notifier.send("WATCHDOG=1")
-        wants = [us for us in (watch.wants_us() for watch in self._watches.values()) if us is not None]
+        wants = [us for us in (*(watch.wants_us() for watch in self._watches.values()), woken) if us is not None]
         if self._desk is not None and (us := self._desk.wants_us(now)) is not None:
             wants.append(us)
         longest = round(following.poll_seconds * 1e6)
@@ -301,6 +308,41 @@ class Service:
         if follower.state.name != "absent" or follower.unread or any(path == one.path for one in self.settings.file):
             return False
         return self._surroundings is None or not self._surroundings.has_writer(path)
+
+    def _allow_wakes(self, now: Now) -> None:
+        """As the settings say; without them nothing of it is loaded."""
+        if self._responder is not None:
+            self._responder.settings = self.settings.wake
+        elif self.settings.wake.on:
+            from sleepwatch.wake.responder import Responder
+
+            assert self._store is not None
+            self._responder = Responder(
+                self.settings.wake, self._clock, say=self._say, complain=self._complain.say, nudge=self.wake
+            )
+            self._responder.resume(self._store, now)
+
+    def _wake_servers(self, now: Now) -> int | None:
+        if self._responder is None:
+            return None
+        from sleepwatch.wake.responder import View
+
+        assert self._store is not None
+        assert self._followers is not None
+        followers = self._followers.followers
+        views = [
+            View(
+                path,
+                watch,
+                caught_up=followers[path].state.name == "following"
+                and not followers[path].unread
+                and watch.settled
+                and not watch.urgent,
+            )
+            for path, watch in self._watches.items()
+            if path in followers
+        ]
+        return self._responder.step(self._store, views, now)
 
     def _offer_metrics(self, now: Now) -> None:
         for sentence in self._publisher.offer(self.settings.metrics, self._words):
@@ -373,6 +415,7 @@ class Service:
             self._say("configuration read again")
             self._offer_metrics(now)
             self._open_desk(now)
+            self._allow_wakes(now)
             self._finding = None
             self._watch_what_is_found(now)
 
@@ -623,6 +666,8 @@ class Service:
                 ends.callback(self._store.close)
             if self._notices is not None:
                 ends.callback(self._notices.close)
+            if self._responder is not None:
+                ends.callback(self._responder.close)
             ends.callback(self._publisher.close)
             if self._followers is not None:
                 ends.callback(self._followers.close)

@@ -14,6 +14,7 @@ import msgspec
 
 from sleepwatch.engine import Engine, Now, Output, Words
 from sleepwatch.engine.ledger import Phase
+from sleepwatch.engine.lives import LifeState
 from sleepwatch.engine.state import StateError, dump, restore
 from sleepwatch.model import Event, Gap, Incident, Life, SourceInfo
 from sleepwatch.reader import Gate, Reader
@@ -166,6 +167,33 @@ class SourceWatch:
             left = max(SETTLE_US, self._fed_us + self._partial_us - self._ticked_us)
             return min(left, wants) if wants is not None else left
         return wants
+
+    # -- hung requests --------------------------------------------------------------------------------------------
+
+    @property
+    def settled(self) -> bool:
+        """All that was delivered has been read."""
+        return self._unsettled_us is None
+
+    def open_hangs(self) -> list[tuple[LifeState, Incident]]:
+        """The requests that hang now in sleeping servers, each with its server's life."""
+        return [
+            (life, incident)
+            for life in self._engine.lives
+            if life.exit is None and life.ledger.phase is Phase.ASLEEP
+            for incident in life.reported.values()
+            if incident.kind == "hung-request" and incident.state == "open"
+        ]
+
+    def own_wake(self, life_key: str, type_: str, now: Now, *, words: str = "") -> None:
+        """``wake.sent``: we are about to wake this life's server; ``wake.failed``: that freed nothing."""
+        life = next((one for one in self._engine.lives if one.key == life_key), None)
+        if life is None:
+            return
+        self._engine.at(self._watched(now))
+        event = Event(type=type_, origin=life.origin, offset=0, text=b"", fields={"words": words}, wall_us=now.wall_us)
+        self._take_over(self._engine.feed(event))
+        self.dirty = True
 
     # -- what it found --------------------------------------------------------------------------------------------
 

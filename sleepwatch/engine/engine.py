@@ -479,6 +479,22 @@ class Engine:
             for number, request in enumerate(child.ledger.in_flight()):
                 life.ledger.busy[-1 - index * 10_000 - number] = request
 
+    # -- our own wakes --------------------------------------------------------------------------------------------
+
+    def _own_wake(self, event: Event) -> None:
+        """We are about to wake this server, or did and freed nothing. Not a line: the life's clock is not touched."""
+        life = self._lives.get(event.origin)
+        sleep = life.ledger.sleep if life is not None else None
+        if life is None or sleep is None:
+            return
+        if event.type == "wake.failed":
+            sleep.wake_failed = str(event.fields["words"])
+            if sleep.exit is None:
+                sleep.waked = None  # whoever wakes it now, it was not this
+        elif life.ledger.phase is Phase.ASLEEP:
+            sleep.waked, sleep.wake_failed = event, None
+        self._judge(life)
+
     # -- units ----------------------------------------------------------------------------------------------------
 
     def _unit_line(self, event: Event) -> None:
@@ -755,6 +771,8 @@ _SPECIAL: dict[str, Callable[[Engine, Event], None]] = {
     "router.stopping": Engine._router_line,
     "router.exited": Engine._router_line,
     "router.client_error": Engine._router_line,
+    "wake.sent": Engine._own_wake,
+    "wake.failed": Engine._own_wake,
 }
 
 

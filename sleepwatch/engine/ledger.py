@@ -75,7 +75,8 @@ class Sleep:
 
     __slots__ = (
         "arrivals", "cancelled", "closed", "enter", "exit", "freed", "launches", "mark", "miscounted", "numbered",
-        "ordinal", "passed_before", "pendings", "proxied", "ready", "stopping", "twins", "unseen_exit",
+        "ordinal", "passed_before", "pendings", "proxied", "ready", "stopping", "twins", "unseen_exit", "wake_failed",
+        "waked",
     )  # fmt: skip
 
     def __init__(self, enter: Event | None, ordinal: int, mark: int) -> None:
@@ -105,6 +106,10 @@ class Sleep:
         """More launches than requests that came or waited: one launched several tasks, or printed no arrival."""
         self.unseen_exit = False
         """A line of an awake server came although no wake was printed: nothing in this sleep is certain."""
+        self.waked: Event | None = None
+        """Our own wake, sent while it slept."""
+        self.wake_failed: str | None = None
+        """Why our last wake freed nothing."""
 
     @property
     def doubtful(self) -> bool:

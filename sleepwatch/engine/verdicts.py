@@ -147,8 +147,8 @@ def _hang(sleep: Sleep, pending: Pending, graded: Grade, ended: str | None) -> V
         subject=_sleep_subject(sleep, pending),
         confidence=graded.confidence,
         state=state,
-        summary=f"A request{task} was queued while the server slept; {_HANG_ENDS[state]}.",
-        reason="; ".join(graded.reasons),
+        summary=f"A request{task} was queued while the server slept; {_how_it_goes(sleep, state, closed)}.",
+        reason="; ".join([*graded.reasons, *_our_part(sleep)]),
         proofs=tuple(proofs),
         task=pending.task,
         opened=sleep.enter or pending.posted or pending.cancelled,
@@ -164,6 +164,23 @@ _HANG_ENDS = {
     "lost": "the process ended before it was answered",
     "unresolved": "the log ends before its fate",
 }
+
+
+def _how_it_goes(sleep: Sleep, state: str, closed: Event | None) -> str:
+    words = _HANG_ENDS[state]
+    waited = elapsed_us(sleep.enter, closed) if state == "unstuck" else None
+    if waited is not None:
+        words += f" after {waited / 1e6:.1f} s in all"
+    if state == "open" and sleep.wake_failed is not None:
+        words += f", and waking the server did not free it ({sleep.wake_failed})"
+    return words
+
+
+def _our_part(sleep: Sleep) -> list[str]:
+    if sleep.waked is None:
+        return []
+    after = elapsed_us(sleep.enter, sleep.waked)
+    return ["our wake was sent while it slept" + (f", {after / 1e6:.1f} s after it fell asleep" if after else "")]
 
 
 def grade(
@@ -276,7 +293,7 @@ def _hang_state(sleep: Sleep, pending: Pending, ended: str | None) -> tuple[str,
         by_stop = sleep.stopping is not None and pending.cancelled.seq > sleep.stopping.seq
         return "lost" if by_stop else "abandoned", pending.cancelled
     if pending.launched is not None:
-        return "recovered", pending.launched
+        return "unstuck" if sleep.waked is not None else "recovered", pending.launched
     if ended in ("crashed", "died", "stopped"):
         return "lost", None
     return ("unresolved" if ended else "open"), None

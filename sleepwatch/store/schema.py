@@ -324,3 +324,35 @@ def _notify(db: Database) -> None:
         """,
     )
     db.execute("UPDATE meta SET value = '3' WHERE key = 'schema_version'")
+
+
+@_migrations(name="4-actions")
+def _actions(db: Database) -> None:
+    db.executescript(f"""
+        CREATE TABLE actions (
+            id INTEGER PRIMARY KEY,
+            incident TEXT NOT NULL REFERENCES incident (id),
+            server TEXT NOT NULL,
+            mode TEXT NOT NULL CHECK (mode IN ('observe', 'act')),
+            url TEXT,
+            request TEXT,
+            outcome TEXT CHECK (outcome IN ('released', 'woke-not-released', 'already-awake', 'abandoned',
+                                            'unreachable', 'refused', 'crashed-on-wake', 'timeout', 'would-wake',
+                                            'unknown')),
+            words TEXT,
+            status INTEGER,
+            waiting INTEGER CHECK (waiting >= 0),
+            begun_us INTEGER NOT NULL,
+            sent_us INTEGER,
+            answered_us INTEGER,
+            ended_us INTEGER,
+            waited_us INTEGER,
+            {_text("begun_us")},
+            {_text("sent_us")},
+            {_text("answered_us")},
+            {_text("ended_us")}
+        ) STRICT;
+        CREATE INDEX actions_incident ON actions (incident);
+        CREATE INDEX actions_begun ON actions (begun_us);
+    """)
+    db.execute("UPDATE meta SET value = '4' WHERE key = 'schema_version'")

@@ -107,6 +107,7 @@ class Store:
     def incidents(
         self,
         *,
+        ids: Sequence[str] = (),
         kinds: Sequence[str] = (),
         servers: Sequence[str] = (),
         states: Sequence[str] = (),
@@ -120,7 +121,7 @@ class Store:
         """
         conditions = ["withdrawn_us IS NULL"]
         parameters: list[Any] = []
-        for column, wanted in (("kind", kinds), ("server", servers), ("state", states)):
+        for column, wanted in (("id", ids), ("kind", kinds), ("server", servers), ("state", states)):
             if wanted:
                 conditions.append(f"{column} IN ({', '.join('?' * len(wanted))})")
                 parameters += wanted

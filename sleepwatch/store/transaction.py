@@ -91,6 +91,14 @@ class Transaction:
                 (self.now_us, self.now_us, incident.id),
             )
 
+    def note(self, incident_id: str, words: str, at_us: int) -> None:
+        """Write into an incident's timeline what was done about it."""
+        self.execute(
+            "INSERT INTO incident_event (incident, from_state, to_state, kind, confidence, count, reason, at_us, "
+            "recorded_us) SELECT id, state, state, kind, confidence, count, ?, ?, ? FROM incident WHERE id = ?",
+            (printable(words), at_us, self.now_us, incident_id),
+        )
+
     # Sources, lives, gaps
 
     def _record_source(self, source: SourceInfo, rules_digest: str | None) -> None:

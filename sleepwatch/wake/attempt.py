@@ -29,6 +29,8 @@ REFUSED = "refused"
 CRASHED = "crashed-on-wake"
 """The connection ended without an answer."""
 TIMEOUT = "timeout"
+WOULD_WAKE = "would-wake"
+"""All is as it must be, and nothing was sent because nothing was to be."""
 
 AWAKE = frozenset({RELEASED, WOKE, NOT_RELEASED, ALREADY_AWAKE})
 """Outcomes after which the server is awake."""
@@ -106,11 +108,13 @@ def wake(
     own: Own | None = None,
     still_waits: Callable[[], bool | None] = lambda: None,
     sending: Callable[[str, Now], None] = lambda kind, now: None,
+    send: bool = True,
 ) -> Attempt:
     """Wake it if it sleeps, and if somebody still waits as far as ``still_waits`` can tell.
 
     ``sending`` is told the kind of request right before it goes out, and when. At most one request goes out for each
-    kind that is tried, and a further one only where the server said that it is of another kind and sleeps on.
+    kind that is tried, and a further one only where the server said that it is of another kind and sleeps on. Without
+    ``send`` all is looked at, and nothing sent.
     """
     attempt = Attempt(outcome=UNREACHABLE, words="")
     for kind in kinds_to_try(target):
@@ -121,6 +125,8 @@ def wake(
             return Attempt(outcome=before.outcome, words=before.words) if attempt.sent is None else attempt
         if still_waits() is False:
             return Attempt(outcome=ABANDONED, words="nobody waits any more")
+        if not send:
+            return Attempt(outcome=WOULD_WAKE, words=f"{target.url} sleeps, and a request waits")
         attempt = _send(target, clock, kind, seconds, own, sending)
         if attempt.outcome != REFUSED or attempt.status is None or not is_wrong_kind(attempt.status):
             return attempt

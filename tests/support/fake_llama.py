@@ -11,6 +11,7 @@ import json
 import socket
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Literal
 
@@ -38,7 +39,9 @@ class FakeLlama:
         log: IO[bytes] | None = None,
         router: bool = False,
         loading: int = 0,
+        now: Callable[[], float] = time.monotonic,
     ) -> None:
+        """``now`` gives the seconds its log's clock goes by; ``reload_seconds`` are real ones."""
         self.manner: Manner = manner
         self.asleep = asleep
         self.kinds = kinds
@@ -57,7 +60,8 @@ class FakeLlama:
         self._released = False
         self._dead = False
         self._log = log
-        self._begun = time.monotonic()
+        self._now = now
+        self._begun = now()
         self._task = -1
         self._connections: set[socket.socket] = set()
         self._path = path
@@ -110,7 +114,7 @@ class FakeLlama:
     def _say(self, line: str) -> None:
         if self._log is None:
             return
-        micros = round((time.monotonic() - self._begun) * 1e6)
+        micros = round((self._now() - self._begun) * 1e6)
         minutes, rest = divmod(micros, 60_000_000)
         stamp = f"{minutes}.{rest // 1_000_000:02}.{rest // 1000 % 1000:03}.{rest % 1000:03}"
         self._log.write(f"{stamp} {line}\n".encode())
