@@ -331,14 +331,7 @@ class Service:
         assert self._followers is not None
         followers = self._followers.followers
         views = [
-            View(
-                path,
-                watch,
-                caught_up=followers[path].state.name == "following"
-                and not followers[path].unread
-                and watch.settled
-                and not watch.urgent,
-            )
+            View(path, watch, followers[path].state.name == "following" and self._is_read_to_its_end(path))
             for path, watch in self._watches.items()
             if path in followers
         ]

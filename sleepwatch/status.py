@@ -17,6 +17,7 @@ from sleepwatch.printable import printable
 from sleepwatch.report.times import duration_words
 from sleepwatch.sources.journal import NAME as JOURNAL
 from sleepwatch.store import default_path, open_store
+from sleepwatch.store.actions import Action, actions
 from sleepwatch.store.daemon import Pulse, WatchRow, gaps_since, pulse, watches
 from sleepwatch.store.database import SERVICE_PATH, explained
 
@@ -25,7 +26,7 @@ STUCK_US = 120_000_000
 BLIND_US = 60_000_000
 """A source that cannot be read for less is being rotated, or restarted."""
 GAPS_US = 86_400_000_000
-"""Gaps are told for this long: a day."""
+"""Gaps, and wakes, are told for this long: a day."""
 _NAMED = 2
 
 
@@ -52,6 +53,8 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     """Of the last day, oldest first."""
     open: tuple[Incident, ...]
     """Incidents above ``possible`` that are going on."""
+    wakes: tuple[Action, ...] = ()
+    """What was sent, or would have been, to free hung requests, of the last day, oldest first."""
 
     @property
     def silent_us(self) -> int | None:
@@ -112,6 +115,7 @@ def read_status(database: Path, now_us: int) -> Status:
             sources=tuple(watches(store)),
             gaps=tuple(gaps_since(store, now_us - GAPS_US)),
             open=tuple(store.incidents(states=("open",))),
+            wakes=tuple(actions(store, since_us=now_us - GAPS_US)),
         )
 
 

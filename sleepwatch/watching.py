@@ -170,11 +170,6 @@ class SourceWatch:
 
     # -- hung requests --------------------------------------------------------------------------------------------
 
-    @property
-    def settled(self) -> bool:
-        """All that was delivered has been read."""
-        return self._unsettled_us is None
-
     def open_hangs(self) -> list[tuple[LifeState, Incident]]:
         """The requests that hang now in sleeping servers, each with its server's life."""
         return [

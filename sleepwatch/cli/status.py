@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from sleepwatch.store.daemon import WatchRow
 
 EXIT_UNKNOWN = 3
+WAKES = 5
+"""So many are shown to a person."""
 
 
 class PluginCommand(click.Command):
@@ -132,6 +134,15 @@ def _lines(read: Status, style: Style) -> Iterator[str]:
         label = ""
     if not read.gaps:
         yield from field(label, "none in the last day", style)
+    label = "wakes"
+    if len(read.wakes) > WAKES:
+        yield from field(label, f"{len(read.wakes)} in the last day, the latest:", style)
+        label = ""
+    for wake in read.wakes[-WAKES:]:
+        when = wall_words(wake.sent_us or wake.begun_us)
+        what = f"{wake.outcome or 'under way'} {wake.server}{f': {wake.words}' if wake.words else ''}"
+        yield from field(label, f"{when}: {what} [{wake.incident}]", style)
+        label = ""
     label = "open"
     for incident in read.open:
         opened = f" since {wall_words(incident.opened_us)}" if incident.opened_us is not None else ""
@@ -237,6 +248,21 @@ def _document(read: Status, found: list[Reason], at: Level) -> dict[str, Any]:
                 "to_offset": gap.to_offset,
             }
             for gap in read.gaps
+        ],
+        "wakes": [
+            {
+                "incident": wake.incident,
+                "server": wake.server,
+                "mode": wake.mode,
+                "outcome": wake.outcome,
+                "words": wake.words,
+                "begun": rfc3339(wake.begun_us),
+                "sent": rfc3339(wake.sent_us),
+                "answered": rfc3339(wake.answered_us),
+                "ended": rfc3339(wake.ended_us),
+                "waited_s": seconds(wake.waited_us),
+            }
+            for wake in read.wakes
         ],
         "incidents": [incident_entry(incident) for incident in read.open],
     }

@@ -11,9 +11,10 @@ import pytest
 
 from sleepwatch.config import FileSource, Settings, Target, UnitSource, load_settings
 from sleepwatch.config_keys import keys
+from sleepwatch.wake.settings import WakeServer
 
 EXAMPLE = Path(__file__).parents[2] / "packaging" / "example" / "sleepwatch.toml"
-_SETTING = re.compile(r"^# (\w+ = .*|\[\[\w+\]\])$", re.MULTILINE)
+_SETTING = re.compile(r"^# (\w+ = .*|\[\[[\w.]+\]\])$", re.MULTILINE)
 
 
 @pytest.fixture
@@ -37,6 +38,7 @@ def test_what_stands_in_its_comments_can_be_written(everything: Path) -> None:
     assert settings.notify.urls_file == "/etc/sleepwatch/notify-urls.toml"
     assert settings.target[0].command == ("/usr/local/bin/page", "--quiet")
     assert settings.target[0].form == "short"
+    assert settings.wake.server[0].url == "http://127.0.0.1:8080"
     assert settings.database.path == "/var/lib/sleepwatch/sleepwatch.db"
 
 
@@ -47,7 +49,7 @@ def test_it_shows_every_key(everything: Path) -> None:
 
 def test_it_shows_no_key_that_there_is_not(everything: Path) -> None:
     shown = set(re.findall(r"^(\w+) =", everything.read_text(), re.MULTILINE))
-    sections = (type(getattr(Settings(), name)) for name in ("database", "following", "metrics", "notify"))
-    tables = [Settings, FileSource, UnitSource, Target, *sections]
+    sections = (type(getattr(Settings(), name)) for name in ("database", "following", "metrics", "notify", "wake"))
+    tables = [Settings, FileSource, UnitSource, Target, WakeServer, *sections]
     known = {field.name for table in tables for field in msgspec.structs.fields(table)}
     assert shown <= known

@@ -99,7 +99,7 @@ def hung(
         engine.start_real_server(directory, engine.WIDE, supervisor="shell", verbosity=verbosity, keep=keep) as server,
         daemon(directory, log, mode) as database,
     ):
-        placer = _placer(server, patience_seconds)
+        placer, _ = placer_of(server, patience_seconds)
         found = 0
         for number, aim_us in enumerate(itertools.cycle(AIMS_US)):
             _until(lambda: client.healthy(server.port))  # the shell may be bringing it back
@@ -115,7 +115,9 @@ def hung(
                 return
 
 
-def _placer(server: Server, patience_seconds: float) -> Placer:
+def placer_of(server: Server, patience_seconds: float) -> tuple[Placer, str]:
+    """Places a prompt that is long enough to meet the sleep, and waits for its answer for so long; the prompt."""
+
     def count(text: str) -> int:
         client.post(server.port, "/completion", SHORT, LOOK_SECONDS)
         return client.count_tokens(server.port, text)
@@ -123,7 +125,7 @@ def _placer(server: Server, patience_seconds: float) -> Placer:
     text, _ = prompt.of_tokens(engine.HANG_PROMPT_TOKENS, count)
     placer = Placer(server, text, timeout_seconds=patience_seconds, patience_seconds=PATIENCE_SECONDS)
     assert placer.measure_sleep(10) is not None
-    return placer
+    return placer, text
 
 
 def _told(database: Path, trial: Trial, *, wait: bool) -> Rescue:
