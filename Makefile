@@ -107,6 +107,7 @@ evidence: $(VENV)/.installed-dev
 	@mkdir -p $(EVIDENCE)
 	{ echo "$(ON)"; $(PY) tests/accuracy/recorded.py; } > $(EVIDENCE)/accuracy.txt
 	{ echo "$(ON)"; $(PY) tests/accuracy/live.py --races 120; } > $(EVIDENCE)/live-accuracy.txt
+	{ echo "$(ON)"; $(PY) tests/wake/rescue.py; $(PY) tests/wake/front.py; } > $(EVIDENCE)/wake.txt
 	{ echo "$(ON)"; $(PY) -m tests.bench.compare; } > $(EVIDENCE)/bench.txt
 	{ echo "$(ON)"; $(PY) tests/bench/daemon.py; } > $(EVIDENCE)/daemon.txt
 	{ echo "$(ON)"; $(PY) -m pytest -v -m slow; } > $(EVIDENCE)/slow-tests.txt
