@@ -83,6 +83,8 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     """What came of the attempts to tell people, since the start; None where nobody is told."""
     oldest_us: int = 0
     """For how long the oldest message has been waiting."""
+    wakes: Mapping[str, int] | None = None
+    """What came of the wakes sent or observed, since the start; None where waking is off."""
 
 
 def cause(words: str) -> str:
@@ -234,6 +236,11 @@ def _families(figures: Figures) -> Iterator[Metric]:
             "For how long the oldest message has been waiting.",
             figures.oldest_us / 1e6,
         )
+    if figures.wakes is not None:
+        wakes = CounterMetricFamily("sleepwatch_wakes", "Wakes for hung requests.", labels=["outcome"])
+        for name, count in sorted(figures.wakes.items()):
+            wakes.add_metric([name], count)
+        yield wakes
 
 
 def _source_families(sources: list[SourceFigures]) -> Iterator[Metric]:

@@ -19,6 +19,7 @@ from sleepwatch.watching import Found, SourceWatch
 if TYPE_CHECKING:
     from sleepwatch.metrics import Metrics, SourceFigures
     from sleepwatch.notify.desk import Desk
+    from sleepwatch.wake.responder import Responder
 
 
 class Publisher:
@@ -69,6 +70,7 @@ class Publisher:
         rules_digest: str,
         now: Now,
         desk: Desk | None = None,
+        responder: Responder | None = None,
     ) -> str | None:
         """Publish how everything stands; returns what went wrong."""
         if self._metrics is None:
@@ -87,6 +89,7 @@ class Publisher:
             open=self.open,
             notifications=None if desk is None else dict(desk.outcomes),
             oldest_us=0 if desk is None or desk.oldest_us is None else max(0, now.wall_us - desk.oldest_us),
+            wakes=None if responder is None else dict(responder.outcomes),
         )
         try:
             self._metrics.publish(figures, now.monotonic_us)

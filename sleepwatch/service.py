@@ -346,7 +346,7 @@ class Service:
         assert self._pulse is not None
         followers = self._followers.followers
         pairs = [(followers[path], watch) for path, watch in self._watches.items() if path in followers]
-        sentence = self._publisher.publish(pairs, self._pulse, self._rules.digest, now, self._desk)
+        sentence = self._publisher.publish(pairs, self._pulse, self._rules.digest, now, self._desk, self._responder)
         if sentence is not None:
             self._complain.say(sentence, now)
 

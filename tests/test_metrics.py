@@ -39,6 +39,7 @@ FIGURES = Figures(
     gaps={"truncated": 2},
     incidents={("hung-request", "critical"): 4},
     open={("blind", "warning"): 1},
+    wakes={"released": 2},
 )
 PAGE = Path(__file__).parents[1] / "docs" / "metrics.md"
 
@@ -90,6 +91,7 @@ def test_what_is_offered(metrics: Metrics) -> None:
         ("sleepwatch_gaps_total", (("cause", "truncated"),)): 2,
         ("sleepwatch_incidents_total", (("kind", "hung-request"), ("severity", "critical"))): 4,
         ("sleepwatch_incidents_open", (("kind", "blind"), ("severity", "warning"))): 1,
+        ("sleepwatch_wakes_total", (("outcome", "released"),)): 2,
     }
     found = _get(metrics)
     assert {key: found[key] for key in found if not key[0].startswith("sleepwatch_process_")} == expected

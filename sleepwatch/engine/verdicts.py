@@ -166,13 +166,17 @@ _HANG_ENDS = {
 }
 
 
+NOT_FREED = "waking the server did not free it"
+"""What the summary of an open hang says after a wake of ours without effect."""
+
+
 def _how_it_goes(sleep: Sleep, state: str, closed: Event | None) -> str:
     words = _HANG_ENDS[state]
     waited = elapsed_us(sleep.enter, closed) if state == "unstuck" else None
     if waited is not None:
         words += f" after {waited / 1e6:.1f} s in all"
     if state == "open" and sleep.wake_failed is not None:
-        words += f", and waking the server did not free it ({sleep.wake_failed})"
+        words += f", and {NOT_FREED} ({sleep.wake_failed})"
     return words
 
 

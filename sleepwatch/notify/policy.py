@@ -11,11 +11,13 @@ from fnmatch import fnmatchcase
 from typing import NamedTuple
 
 from sleepwatch.config import Target
+from sleepwatch.engine.verdicts import NOT_FREED
 from sleepwatch.model import Incident
 from sleepwatch.store.merge import CONFIDENCES, OPEN_STATES, SEVERITIES
 
 HANGS = ("hung-request", "stalled-request")
-GRAVER = ("wake-failure", "crash-loop")
+NOT_FREED_HANG = "hung-request, not freed"
+GRAVER = ("wake-failure", "crash-loop", NOT_FREED_HANG)
 """An incident that turns out to be one of these has become worse."""
 
 
@@ -46,7 +48,7 @@ class Event(StrEnum):
     STAYS = "stays"
     """More evidence, a surer or less sure verdict, a higher count: no news."""
     WORSENS = "worsens"
-    """A higher severity, or it turns out to be a failed wake or a crash loop."""
+    """A higher severity, or it turns out to be a failed wake or a crash loop, or a wake of ours did not free it."""
     ENDS = "ends"
     """It is over, maybe from the first sight of it on."""
     WITHDRAWN = "withdrawn"
@@ -177,6 +179,12 @@ def event(
 
 def is_worse(incident: Incident, kind: str, severity: str) -> bool:
     """Whether it has become worse than this."""
-    return (incident.kind != kind and incident.kind in GRAVER) or SEVERITIES.index(
-        incident.severity
-    ) > SEVERITIES.index(severity)
+    now = told_kind(incident)
+    graver = now != kind and now in GRAVER
+    return graver or SEVERITIES.index(incident.severity) > SEVERITIES.index(severity)
+
+
+def told_kind(incident: Incident) -> str:
+    """What is remembered as told: its kind, and of a hang whether a wake of ours had no effect."""
+    not_freed = incident.kind == "hung-request" and NOT_FREED in incident.summary
+    return NOT_FREED_HANG if not_freed else incident.kind

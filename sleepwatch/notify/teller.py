@@ -12,7 +12,7 @@ from sleepwatch.model import Incident
 from sleepwatch.notify import outbox
 from sleepwatch.notify.message import SPOKEN, About, Place, digest, message, title_of
 from sleepwatch.notify.outbox import Notice
-from sleepwatch.notify.policy import HANGS, NEWS, TABLE, Event, State, Step, What, event, is_open, wants
+from sleepwatch.notify.policy import HANGS, NEWS, TABLE, Event, State, Step, What, event, is_open, told_kind, wants
 from sleepwatch.notify.silences import Silence, kept_back, silences
 from sleepwatch.rules import IncidentWords
 from sleepwatch.store.transaction import Transaction
@@ -130,7 +130,7 @@ class _One:
             state=state,
             hold=None,
             title=title,
-            kind=None if incident is None else incident.kind,
+            kind=None if incident is None else told_kind(incident),
             severity=None if incident is None else incident.severity,
             since_us=self._now_us,
         )

@@ -9,6 +9,7 @@ of the budget and never gains one.
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -28,7 +29,7 @@ from sleepwatch.sources.journal import Which
 from sleepwatch.store import Store
 from sleepwatch.store.actions import UNKNOWN, Action, actions, actions_under_way, begin_action, save_action
 from sleepwatch.wake import attempt as outcomes
-from sleepwatch.wake.attempt import WOULD_WAKE, Attempt, Clock, wake
+from sleepwatch.wake.attempt import RELEASED, WOULD_WAKE, Attempt, Clock, wake
 from sleepwatch.wake.exchange import Own
 from sleepwatch.wake.place import Place, find_target
 from sleepwatch.wake.policy import FAILURES, HOUR_US, Hang, Past, decide, timeout_seconds
@@ -91,6 +92,8 @@ class Responder:
         """``nudge`` ends the daemon's wait, from any thread."""
         self.settings = settings
         self.own = Own()
+        self.outcomes: Counter[str] = Counter(dict.fromkeys((*FAILURES, RELEASED), 0))
+        """Of the wakes since the start; those that matter begin at 0, so that their first is an increase."""
         self._clock = clock
         self._say = say
         self._complain = complain
@@ -282,7 +285,7 @@ class Responder:
             status=done.status,
             answered_us=_after(run.action.sent_us, done.took_us),
             ended_us=now.wall_us,
-            waited_us=own_state.duration_us if outcome == outcomes.RELEASED and own_state is not None else None,
+            waited_us=own_state.duration_us if outcome == RELEASED and own_state is not None else None,
         )
         try:
             with store.transaction() as transaction:
@@ -293,6 +296,7 @@ class Responder:
             self._complain(f"what came of a wake cannot be stored now, and is tried again: {error}", now)
             return
         del self._runs[number]
+        self.outcomes[outcome] += 1
         known = dict(self._past)[number]
         self._remember(number, _past(action, known.monotonic_us))
         if outcome in FAILURES and run.path in watches:
@@ -347,7 +351,7 @@ def _outcome(done: Attempt, incident: Incident | None) -> tuple[str, str]:
         return done.outcome, done.words
     if state == "unstuck" and incident is not None:
         waited = f" after {duration_words(incident.duration_us)} in all" if incident.duration_us is not None else ""
-        return outcomes.RELEASED, f"the request was taken up{waited}"
+        return RELEASED, f"the request was taken up{waited}"
     if done.outcome not in (outcomes.WOKE, outcomes.TIMEOUT):
         return done.outcome, done.words
     if state == "recovered":

@@ -6,7 +6,8 @@ import msgspec
 import pytest
 
 from sleepwatch.config import Target
-from sleepwatch.notify.policy import NEWS, TABLE, Event, State, Step, What, event, is_open, wants
+from sleepwatch.engine.verdicts import NOT_FREED
+from sleepwatch.notify.policy import NEWS, NOT_FREED_HANG, TABLE, Event, State, Step, What, event, is_open, wants
 from sleepwatch.store.merge import OPEN_STATES, STATES
 from tests.support.results import HANG
 
@@ -101,6 +102,8 @@ def test_what_is_not_wanted_does_not_begin_but_ends() -> None:
         (("sleep-crash", "critical"), {"kind": "crash", "severity": "warning"}, Event.STAYS),
         (("sleep-crash", "critical"), {"kind": "crash-in-flight", "severity": "critical"}, Event.STAYS),
         (("crash-loop", "critical"), {"kind": "crash-loop", "severity": "critical", "count": 1400}, Event.STAYS),
+        (("hung-request", "critical"), {"summary": f"It waits, and {NOT_FREED} (timeout)."}, Event.WORSENS),
+        ((NOT_FREED_HANG, "critical"), {"summary": f"It waits, and {NOT_FREED} (refused)."}, Event.STAYS),
     ],
 )
 def test_what_is_worse(told: tuple[str, str], changes: dict[str, object], happened: Event) -> None:

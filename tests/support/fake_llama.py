@@ -9,12 +9,15 @@ from __future__ import annotations
 import contextlib
 import json
 import socket
+import ssl
 import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Literal
 
+CERTIFICATE = Path(__file__).with_name("made-tls.pem")
+"""A key and its own certificate, for 127.0.0.1 and localhost, made for these tests with openssl."""
 STUCK = "stuck"
 """A request with this prompt is queued into the sleeping server without waking it, as one that met the race."""
 
@@ -40,6 +43,7 @@ class FakeLlama:
         router: bool = False,
         loading: int = 0,
         now: Callable[[], float] = time.monotonic,
+        tls: bool = False,
     ) -> None:
         """``now`` gives the seconds its log's clock goes by; ``reload_seconds`` are real ones."""
         self.manner: Manner = manner
@@ -60,6 +64,9 @@ class FakeLlama:
         self._released = False
         self._dead = False
         self._log = log
+        self._tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER) if tls else None
+        if self._tls is not None:
+            self._tls.load_cert_chain(CERTIFICATE)
         self._now = now
         self._begun = now()
         self._task = -1
@@ -72,7 +79,7 @@ class FakeLlama:
         else:
             self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = 0 if path is not None else int(self._listener.getsockname()[1])
-        self.url = f"unix://{path}" if path is not None else f"http://127.0.0.1:{self.port}"
+        self.url = f"unix://{path}" if path is not None else f"http{'s' * tls}://127.0.0.1:{self.port}"
         self._say("I srv  llama_server: initializing ...")
         self._say("I cmn  common_param: common_params_print_info: verbosity = 5 (adjust with the `-lv N` CLI arg)")
         self._say("I srv    load_model: loading model '/srv/models/fake.gguf'")
@@ -144,7 +151,7 @@ class FakeLlama:
             threading.Thread(target=self._connection, args=(connection,), daemon=True).start()
 
     def _connection(self, connection: socket.socket) -> None:
-        with connection, contextlib.suppress(OSError):
+        with connection, contextlib.suppress(OSError), self._spoken(connection) as connection:
             head, body = _read(connection)
             answer = self._answer(head, body)
             if answer is not None:
@@ -154,6 +161,9 @@ class FakeLlama:
                     f"HTTP/1.1 {status} X\r\nContent-Length: {len(data)}\r\nConnection: close\r\n\r\n".encode() + data
                 )
         self._connections.discard(connection)
+
+    def _spoken(self, connection: socket.socket) -> socket.socket:
+        return connection if self._tls is None else self._tls.wrap_socket(connection, server_side=True)
 
     def _answer(self, head: str, body: bytes) -> tuple[int, dict[str, object]] | None:
         method, path, _ = head.split(" ", 2)

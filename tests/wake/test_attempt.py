@@ -15,7 +15,7 @@ from sleepwatch.wake import attempt
 from sleepwatch.wake.attempt import Attempt, wake
 from sleepwatch.wake.exchange import Own
 from sleepwatch.wake.target import parse_target
-from tests.support.fake_llama import STUCK, FakeLlama
+from tests.support.fake_llama import CERTIFICATE, STUCK, FakeLlama
 from tests.support.http import answering, made_server
 
 SECONDS = 20.0
@@ -163,6 +163,22 @@ def test_over_a_unix_socket(tmp_path: Path) -> None:
     with FakeLlama(path=tmp_path / "llama.sock") as server:
         assert woken(server).outcome == attempt.WOKE
     assert woken(server).outcome == attempt.UNREACHABLE
+
+
+def test_over_tls_with_a_certificate_that_is_trusted() -> None:
+    with FakeLlama(tls=True) as server:
+        unknown = woken(server)
+        assert (unknown.outcome, server.posts) == (attempt.UNREACHABLE, [])
+        assert "TLS fails: CERTIFICATE_VERIFY_FAILED" in unknown.words
+        assert woken(server, ca_file=CERTIFICATE).outcome == attempt.WOKE
+        server.fall_asleep()
+        assert woken(server, insecure=True).outcome == attempt.WOKE
+
+
+def test_tls_spoken_to_a_server_that_speaks_plainly() -> None:
+    with FakeLlama() as server:
+        done = wake(parse_target(f"https://127.0.0.1:{server.port}"), SystemClock(), seconds=SECONDS)
+    assert (done.outcome, server.posts) == (attempt.UNREACHABLE, [])
 
 
 def test_what_is_stuck_in_the_queue_runs_with_the_wake() -> None:
