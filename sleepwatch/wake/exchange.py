@@ -12,7 +12,7 @@ import http.client
 import socket
 import ssl
 import threading
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from types import TracebackType
 from typing import Self
 
@@ -65,7 +65,7 @@ class _ErrorBody(msgspec.Struct):
     error: _Error
 
 
-class Own:
+class Own(Collection[Address]):
     """The addresses of our own connections, for whoever looks at a server's. Safe between threads."""
 
     def __init__(self) -> None:
@@ -80,10 +80,14 @@ class Own:
         finally:
             self._addresses.discard(address)
 
-    @property
-    def addresses(self) -> frozenset[Address]:
-        """All that are ours now."""
-        return frozenset(self._addresses.copy())
+    def __contains__(self, address: object) -> bool:
+        return address in self._addresses
+
+    def __iter__(self) -> Iterator[Address]:
+        return iter(self._addresses.copy())
+
+    def __len__(self) -> int:
+        return len(self._addresses)
 
 
 def exchange(

@@ -89,7 +89,7 @@ def decide(hang: Hang, settings: Wake, past: Sequence[Past], now: Now) -> Decisi
     if mode == "observe":
         return Decision(observe=not own, reason="noted before" if own else "")
     if len(own) >= settings.per_incident:
-        return Decision(reason=f"woken {len(own)} times for it, which is all it gets", tell=True)
+        return Decision(reason=f"tried {len(own)} times for it, which is all it gets", tell=True)
     sent = [one for one in here if one.sent]
     within = [one.age_us(now) for one in sent if one.age_us(now) < HOUR_US]
     if len(within) >= settings.per_hour:

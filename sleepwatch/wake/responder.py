@@ -42,6 +42,8 @@ LOOK_US = 50_000
 """While a wake is under way, this is how often it is looked at."""
 SETTLE_US = 10_000_000
 """A request that waited is launched before the one that woke the server, so its line is long there by then."""
+STUCK_MS = 1_000
+"""A hang is older than the grace of two seconds; a connection on which something came since is another client's."""
 _KEEP_US = 24 * HOUR_US
 _TOLD = 1_000
 
@@ -100,6 +102,7 @@ class Responder:
         self._nudge = nudge
         self._open = threading.Lock()
         """Held while the daemon is told something; for good once it has ended."""
+        self._closed = False
         self._proc = proc
         self._messages: SimpleQueue[_Message] = SimpleQueue()
         self._runs: dict[int, _Run] = {}
@@ -120,7 +123,9 @@ class Responder:
 
     def close(self) -> None:
         """The daemon ends. What is under way is left to itself, and unknown to the next run."""
-        self._open.acquire()
+        if not self._closed:
+            self._closed = True
+            self._open.acquire()
 
     # -- the loop's calls -----------------------------------------------------------------------------------------
 
@@ -164,7 +169,8 @@ class Responder:
         for life, incident in hangs:
             decision = decide(_hang(view, life, incident), self.settings, [past for _, past in self._past], now)
             if decision.act or decision.observe:
-                together = [one.id for other, one in hangs if other is life and one.id != incident.id]
+                others = [one.id for other, one in hangs if other is life and one.id != incident.id]
+                together = others if decision.act else []
                 self._begin(store, view, life, incident, tuple(together), now)
                 continue
             again.append(decision.again_us)
@@ -209,7 +215,6 @@ class Responder:
             ),
             settings=server,
             seconds=timeout_seconds(self.settings, life.ledger.reload_us),
-            asleep_since_us=life.phase_seen.monotonic_us if life.phase_seen is not None else now.monotonic_us,
         )
         threading.Thread(target=self._work, args=(work,), name=f"wake {number}", daemon=True).start()
 
@@ -245,9 +250,8 @@ class Responder:
         def still_waits() -> bool | None:
             if target.port is None or not target.is_here:
                 return None
-            asleep_ms = (self._clock.now().monotonic_us - work.asleep_since_us) // 1000
             try:
-                found = pending(connections(target.port), asleep_ms=asleep_ms, ours=self.own.addresses)
+                found = pending(connections(target.port), asleep_ms=STUCK_MS, ours=self.own)
             except SocketsError:
                 return None
             waiting[:] = [len(found)]
@@ -311,8 +315,6 @@ class _Work(msgspec.Struct, frozen=True, kw_only=True):
     place: Place
     settings: WakeServer
     seconds: float
-    asleep_since_us: int
-    """Monotonic."""
 
 
 def _hang(view: View, life: LifeState, incident: Incident) -> Hang:

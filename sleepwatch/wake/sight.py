@@ -69,6 +69,6 @@ class Sight:
         if self._port is None:
             return None
         try:
-            return [one for one in connections(self._port) if one.peer not in self._own.addresses]
+            return [one for one in connections(self._port) if one.peer not in self._own]
         except SocketsError:
             return None

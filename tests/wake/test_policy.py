@@ -98,7 +98,7 @@ def test_the_budgets() -> None:
     decision = decided(*spent)
     assert (decision.act, decision.tell, decision.again_us) == (False, True, 600 * SECOND)
     own = [past(9000 - 1000 * n, ABANDONED, sent=False) for n in range(3)]
-    assert decided(*own).reason == "woken 3 times for it, which is all it gets"
+    assert decided(*own).reason == "tried 3 times for it, which is all it gets"
 
 
 def test_a_clock_that_is_set_buys_no_wake() -> None:

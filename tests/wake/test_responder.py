@@ -230,7 +230,7 @@ def test_a_wrong_key_is_refused_and_not_tried_for_ever(tmp_path: Path) -> None:
     with watched(tmp_path, key="right") as daemon:
         incident = _stuck_line(daemon)
         daemon.run_for(600)
-        assert daemon.history()[-1].reason == "no wake: woken 3 times for it, which is all it gets"
+        assert daemon.history()[-1].reason == "no wake: tried 3 times for it, which is all it gets"
     assert (daemon.server.posts, daemon.outcomes()) == ([], ["refused"] * 3)
     assert "Invalid API Key" in str(daemon.actions()[0].words)
     assert incident
