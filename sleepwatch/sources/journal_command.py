@@ -17,7 +17,7 @@ from typing import IO
 from sleepwatch.envelopes.journal_export import first_entry
 from sleepwatch.errors import SourceError
 from sleepwatch.model import Record
-from sleepwatch.sources.journal import Entry, Place, Start, Terms, Which
+from sleepwatch.sources.journal import Entry, Place, Start, Terms, Which, journal_files
 from sleepwatch.sources.journal_records import OUTPUT_FIELDS, ExportEntries
 from sleepwatch.sources.journal_units import Units
 
@@ -48,6 +48,8 @@ class CommandJournal:
         self._process: subprocess.Popen[bytes] | None = None
         self._complaints: IO[bytes] | None = None
         self._rest = b""
+        self._begun_with: list[tuple[str, int]] = []
+        """The directories it is kept in, as they were when the reading began."""
         self._passed = 0
         """Entries of earlier readings."""
         self._base = ["journalctl", "--no-pager", "--quiet"]
@@ -92,6 +94,8 @@ class CommandJournal:
     def begin(self, terms: Terms, start: Start, *, after: bool = False) -> None:
         """See Journal."""
         self._stop()
+        self._begun_with = [(room, 0) for room in {str(path.parent) for path in journal_files(self._which)}]
+        self._begun_with = self._rooms()
         self.place = None
         self.at_end = False
         self._rest = b""
@@ -148,8 +152,8 @@ class CommandJournal:
         return self._entries.pieces()
 
     def changed(self) -> bool:
-        """See Journal."""
-        return False  # journalctl sees to that
+        """See Journal. journalctl goes on with other files, but does not tell that it left one before its end."""
+        return self._follow and self._begun_with != self._rooms()
 
     def fileno(self) -> int | None:
         """See Journal."""
@@ -169,6 +173,16 @@ class CommandJournal:
         assert self._process is not None
         assert self._process.stdout is not None
         return self._process.stdout.fileno()
+
+    def _rooms(self) -> list[tuple[str, int]]:
+        """Those directories with the times at which files last came into them or went."""
+        times = []
+        for room, _ in self._begun_with:
+            try:
+                times.append((room, os.stat(room).st_mtime_ns))
+            except OSError:
+                times.append((room, 0))
+        return times
 
     def _command(self, terms: Terms) -> list[str]:
         words: list[str] = []

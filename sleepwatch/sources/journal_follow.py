@@ -24,10 +24,13 @@ SETTLE_US = 250_000
 """Whatever is done to a journal's files is done after this time."""
 RETRY_US = (250_000, 1_000_000, 5_000_000, 30_000_000)
 """A journal that cannot be read is tried again after these times, one after the other."""
+QUIET_US = 1_000_000
+"""An end counts as the journal's when nothing has come for this long: where journalctl reads, it may be its pipe's."""
 CALM_US = 10_000_000
 """After a failure it counts as read again when entries came, or when nothing failed for this long: a journalctl that
 cannot work ends a moment after it was started."""
 VACUUMED = "vacuumed away before it was read"
+TORN = "some of the journal may have been vacuumed away while it was being read"
 REPLACED = "the journal is another one than before"
 
 Open = Callable[..., Journal]
@@ -41,6 +44,17 @@ class JournalPiece(msgspec.Struct, frozen=True, kw_only=True):
     cause: str = ""
     from_us: int | None = None
     to_us: int | None = None
+
+
+class _Doubted(msgspec.Struct, frozen=True):
+    """What was read while files came or went: libsystemd passes over what it cannot read any more, without a word."""
+
+    after: Place | None
+    """The last entry before it,"""
+    last: Place
+    """and its own last."""
+    entries: int
+    records: list[Record]
 
 
 class JournalFollower:
@@ -78,6 +92,7 @@ class JournalFollower:
         self._way: Way = way
         self._open_journal = open_
         self._journal: Journal | None = None
+        self._doubted: _Doubted | None = None
         self._terms: Terms = self._wanted_terms()
         self._failures = 0
         self._retry_us = 0
@@ -112,8 +127,8 @@ class JournalFollower:
             self._failures = 0
             self._stand("following", "", now_us)
         self.full = not journal.at_end
-        if journal.at_end and not out:
-            self._read_us = now_wall_us  # where journalctl reads, an end with entries before it may be its pipe's only
+        if journal.at_end and not out and now_us - max(self._begun_us, self.grown_us or 0) >= QUIET_US:
+            self._read_us = now_wall_us
         if any(piece.kind == "records" for piece in out):
             self.grown_us = now_us
         behind_us = now_wall_us - self._place.realtime_us if self._place is not None else 0
@@ -157,11 +172,17 @@ class JournalFollower:
         memory dies of reading there. So the journal is closed before anything else is done when it has changed.
         """
         before = journal.entries
+        if journal.changed():
+            self._leave(out)
+            return
         while (done := journal.entries - before) < limit:
-            if journal.changed():
-                self._leave(out)
-                return
             records = journal.read(min(READ, limit - done))
+            if journal.changed():
+                if journal.place is not None:
+                    count = journal.entries - before - done
+                    self._doubted = _Doubted(self._place, journal.place, count, records + journal.flush())
+                self.close()
+                return
             self._place = journal.place or self._place
             if records:
                 out.append(JournalPiece(kind="records", records=records))
@@ -171,6 +192,8 @@ class JournalFollower:
     def _open(self, out: list[JournalPiece]) -> Journal:
         journal = self._open_journal(self.which, self._units, follow=True, way=self._way)
         try:
+            if self._doubted is not None:
+                self._take_doubted(journal, self._doubted, out)
             start = self._resume(journal, self._place, out) if self._place is not None else self._fresh(journal)
             journal.begin(self._terms, start, after=start is self._place)
         except SourceError:
@@ -178,6 +201,28 @@ class JournalFollower:
             raise
         self._journal = journal
         return journal
+
+    def _take_doubted(self, journal: Journal, doubted: _Doubted, out: list[JournalPiece]) -> None:
+        """Hand on what was read while files came or went; behind a gap, where something may have gone with them."""
+        if doubted.after is not None and self._may_lack(journal, doubted.after, doubted):
+            gap_us = doubted.after.realtime_us, doubted.last.realtime_us
+            out.append(JournalPiece(kind="gap", cause=TORN, from_us=gap_us[0], to_us=gap_us[1]))
+        if doubted.records:
+            out.append(JournalPiece(kind="records", records=doubted.records))
+        self._place, self._doubted = doubted.last, None
+
+    def _may_lack(self, journal: Journal, after: Place, doubted: _Doubted) -> bool:
+        own = self._of_machine()
+        same_numbers = after.seqnum_id == doubted.last.seqnum_id
+        if same_numbers and not self._terms and doubted.last.seqnum - after.seqnum == doubted.entries:
+            return False  # every entry was read, and none lacks
+        found = journal.first([own] if own else (), after)
+        if found is None:
+            return False  # all of it went
+        first = place_of(found)
+        if first.is_same(after) or first.realtime_us > doubted.last.realtime_us:
+            return False  # nothing went; or all of it did, and what is missing behind it will be told
+        return first.seqnum_id != after.seqnum_id or first.seqnum != after.seqnum + 1
 
     def _leave(self, out: list[JournalPiece]) -> None:
         """Close the journal, which will be opened again; it would not know the beginnings of lines any more."""

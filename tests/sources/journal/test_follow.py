@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import select
 import shutil
+import subprocess
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from sleepwatch.model import Record
-from sleepwatch.sources.journal import Place, Way, Which
-from sleepwatch.sources.journal_follow import REPLACED, VACUUMED, JournalFollower, JournalPiece, machines
+from sleepwatch.sources.journal import Journal, Place, Way, Which, open_journal
+from sleepwatch.sources.journal_follow import REPLACED, TORN, VACUUMED, JournalFollower, JournalPiece, Open, machines
 from sleepwatch.sources.journal_units import Units
 from tests.sources.journal.conftest import Make
 from tests.sources.journal.making import FIRST_US, Entries, Entry, entry
@@ -22,11 +25,42 @@ NOW_US = FIRST_US + 3_600_000_000
 OLD_BOOT, NEW_BOOT = b"7" * 32, b"8" * 32
 
 
+class Vacuumed:
+    """Opens journals of which a file is vacuumed, as journald does it, in the middle of a read."""
+
+    def __init__(self, file: Path, *, after: int) -> None:
+        self._file = file
+        self._after = after
+
+    def open(self, *given: Any, **named: Any) -> Journal:
+        """Like open_journal."""
+        journal = open_journal(*given, **named)
+        read = journal.read
+
+        def meddled(limit: int) -> list[Record]:
+            if self._file.exists() and journal.entries >= self._after:
+                descriptor = os.open(self._file, os.O_RDWR)
+                self._file.unlink()
+                # unlinkat_deallocate (systemd, src/basic/fs-util.c) spares its readers a SIGBUS: it makes a hole
+                subprocess.run(
+                    ["fallocate", "--punch-hole", "--offset=0", f"--length={os.fstat(descriptor).st_size}",
+                     f"/proc/self/fd/{descriptor}"],
+                    check=True, pass_fds=[descriptor],
+                )  # fmt: skip
+                os.close(descriptor)
+            return read(min(limit, 100))
+
+        journal.read = meddled  # type: ignore[method-assign]
+        return journal
+
+
 class Following:
     """A follower and what it delivered."""
 
-    def __init__(self, directory: Path, way: Way, *units: str, place: Place | None = None) -> None:
-        self.follower = JournalFollower(Which(directory=str(directory)), Units(units), place, way=way)
+    def __init__(
+        self, directory: Path, way: Way, *units: str, place: Place | None = None, open_: Open = open_journal
+    ) -> None:
+        self.follower = JournalFollower(Which(directory=str(directory)), Units(units), place, way=way, open_=open_)
         self.records: list[Record] = []
         self.gaps: list[JournalPiece] = []
         self.now_us = 0
@@ -181,6 +215,27 @@ def test_what_was_vacuumed_unread_is_a_gap(room: Path, make: Make, way: Way) -> 
     assert gap.cause == VACUUMED
     assert (gap.from_us, gap.to_us) == (FIRST_US + 1_900_000, FIRST_US + 3_000_000)
     later.follower.close()
+
+
+@pytest.mark.parametrize("units", [("llama*",), ("llama-tiny",)])
+def test_what_is_vacuumed_in_the_middle_of_reading_it_is_a_gap(
+    units: tuple[str, ...], room: Path, make: Make, way: Way
+) -> None:
+    """libsystemd goes on with the next file without a word when the one it reads is emptied under its hands."""
+    path = make(room / "system.journal", lines(0, 3_000))
+    rotated = rotate(path, 1)
+    make(path, lines(3_000, 3_020))
+    following = Following(room, way, *units, open_=Vacuumed(rotated, after=700).open)
+    count = 700
+    while following.texts[-1:] != texts(lines(3_019, 3_020)):
+        count = len(following.until(count)) + 1
+    assert not rotated.exists()
+    assert following.texts[:700] == texts(lines(0, 700))
+    assert following.texts[-20:] == texts(lines(3_000, 3_020))
+    assert len(set(following.texts)) == len(following.texts) < 3_020
+    [gap] = following.gaps
+    assert gap.cause == TORN or gap.cause.endswith(VACUUMED)
+    following.follower.close()
 
 
 def test_a_move_from_run_to_var_changes_nothing(room: Path, make: Make, way: Way, tmp_path: Path) -> None:
