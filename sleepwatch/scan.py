@@ -21,8 +21,8 @@ from sleepwatch.reader.journal import JournalLog
 from sleepwatch.reader.recogniser import Sink
 from sleepwatch.rules import IncidentWords, RuleSet, load, load_incidents
 from sleepwatch.sources.archives import decompressed, open_plain, read_block
-from sleepwatch.sources.journal import Journal, Way, Which, holds_journals, is_journal_file, open_journal
-from sleepwatch.sources.journal_parts import Part, Selection, parts
+from sleepwatch.sources.journal import Journal, Place, Way, Which, holds_journals, is_journal_file, open_journal
+from sleepwatch.sources.journal_parts import TORN, Part, Selection, is_there, parts, place_of
 from sleepwatch.sources.sets import LogSet, Piece, log_sets
 from sleepwatch.times import LocalTimes
 
@@ -151,9 +151,14 @@ class Scan:
             trace = self._watch.trace if self._watch is not None else None
             log = JournalLog(self.rules, sink, part.name, gate=self._gate, trace=trace)
             try:
+                entry = journal.first(part.terms, part.start)
+                before = place_of(entry) if entry is not None else None
                 journal.begin(part.terms, part.start)
                 while not journal.at_end:
                     log.feed(journal.read(ENTRIES))
+                    if journal.changed():
+                        before = self._go_on(journal, part, before, log)
+                    before = journal.place or before
             except SourceError as error:
                 self._failed.append((part.name, str(error)))  # what was read up to here counts
             log.feed(journal.flush())
@@ -172,6 +177,20 @@ class Scan:
             return log.server_lines
 
         self._through_an_engine(entries)
+
+    def _go_on(self, journal: Journal, part: Part, before: Place | None, log: JournalLog) -> Place | None:
+        """Files came or went since the entry ``before``: go on behind the last one read, which is given back.
+
+        Of a file that is emptied while it is being read libsystemd passes over the rest without a word.
+        """
+        last = journal.place or before
+        log.feed(journal.flush())
+        if before is not None and not is_there(journal, before, part.whole):
+            self._failed.append((part.name, f"{part.name}: {TORN}: scan it again"))
+            log.gap(TORN)
+        if last is not None:
+            journal.begin(part.terms, last, after=True)
+        return last
 
     def _through_an_engine(self, read: Callable[[Sink], int]) -> None:
         """Let ``read`` give all events of a log to an engine; it returns how many lines of servers it recognised."""

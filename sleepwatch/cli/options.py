@@ -66,7 +66,9 @@ def journal_options(command: _Command) -> _Command:
         click.option(
             "-u", "--unit", "units", multiple=True, metavar="UNIT", help="Only this unit, or units of this pattern."
         ),
-        click.option("--journal-file", "journal_files", multiple=True, metavar="FILE", help="Read this journal file."),
+        click.option(
+            "--file", "--journal-file", "journal_files", multiple=True, metavar="FILE", help="Read this journal file."
+        ),
         click.option(
             "-D", "--directory", "directories", multiple=True, metavar="DIR", help="Read the journal in this directory."
         ),

@@ -153,7 +153,7 @@ class CommandJournal:
 
     def changed(self) -> bool:
         """See Journal. journalctl goes on with other files, but does not tell that it left one before its end."""
-        return self._follow and self._begun_with != self._rooms()
+        return self._begun_with != self._rooms()
 
     def fileno(self) -> int | None:
         """See Journal."""

@@ -15,7 +15,7 @@ from sleepwatch.errors import SourceError
 from sleepwatch.model import Record
 from sleepwatch.sources.follow import State
 from sleepwatch.sources.journal import Journal, Place, Start, Terms, Way, Which, open_journal
-from sleepwatch.sources.journal_parts import place_of, run_start, units_here
+from sleepwatch.sources.journal_parts import TORN, place_of, run_start, units_here
 from sleepwatch.sources.journal_units import Units
 
 READ = 500
@@ -30,7 +30,6 @@ CALM_US = 10_000_000
 """After a failure it counts as read again when entries came, or when nothing failed for this long: a journalctl that
 cannot work ends a moment after it was started."""
 VACUUMED = "vacuumed away before it was read"
-TORN = "some of the journal may have been vacuumed away while it was being read"
 REPLACED = "the journal is another one than before"
 
 Open = Callable[..., Journal]

@@ -18,6 +18,9 @@ START_SLACK_US = 5_000_000
 """The manager's word about a start is received within this time of the unit's first line."""
 
 
+TORN = "some of the journal may have been vacuumed away while it was being read"
+
+
 class Selection(msgspec.Struct, frozen=True, kw_only=True):
     """What of a journal to read; everything by default."""
 
@@ -33,6 +36,8 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     terms: Terms
     start: Start
+    whole: tuple[str, ...] = ()
+    """What all entries of the part have in common, the wanted and the others."""
 
 
 def parts(journal: Journal, which: Which, selection: Selection, *, since_us: int | None = None) -> Iterator[Part]:
@@ -61,6 +66,7 @@ def parts(journal: Journal, which: Which, selection: Selection, *, since_us: int
             name=f"{which.name}@{host or machine}" if machine else which.name,
             terms=[[*group, *of_machine] for group in terms] if of_machine or names else (),
             start=start,
+            whole=tuple(of_machine),
         )
 
 
@@ -104,6 +110,12 @@ def run_start(journal: Journal, entry: Entry, terms: Sequence[str] = ()) -> int 
     about = ["_PID=1", f"INVOCATION_ID={invocation}", *terms]
     first = journal.first([own, about])
     return int(first["__REALTIME_TIMESTAMP"]) - START_SLACK_US if first is not None else None
+
+
+def is_there(journal: Journal, place: Place, terms: Sequence[str] = ()) -> bool:
+    """Is this entry still in the journal? Reading has to begin anew afterwards."""
+    found = journal.first([terms] if terms else (), place)
+    return found is not None and place_of(found).is_same(place)
 
 
 def place_of(entry: Entry) -> Place:

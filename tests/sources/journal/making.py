@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import struct
 import subprocess
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
+from sleepwatch.model import Record
+from sleepwatch.sources.journal import Journal, open_journal
 from tests.support.needs import JOURNAL_REMOTE
 
 Entry = dict[str, bytes]
@@ -58,6 +62,35 @@ def entry(message: bytes, number: int, **fields: bytes) -> Entry:
         "MESSAGE": message,
     }
     return stamps | own | fields
+
+
+class Vacuumed:
+    """Opens journals of which a file is vacuumed, as journald does it, in the middle of a read."""
+
+    def __init__(self, file: Path, *, after: int) -> None:
+        self._file = file
+        self._after = after
+
+    def open(self, *given: Any, **named: Any) -> Journal:
+        """Like open_journal."""
+        journal = open_journal(*given, **named)
+        read = journal.read
+
+        def meddled(limit: int) -> list[Record]:
+            if self._file.exists() and journal.entries >= self._after:
+                descriptor = os.open(self._file, os.O_RDWR)
+                self._file.unlink()
+                # unlinkat_deallocate (systemd, src/basic/fs-util.c) spares its readers a SIGBUS: it makes a hole
+                subprocess.run(
+                    ["fallocate", "--punch-hole", "--offset=0", f"--length={os.fstat(descriptor).st_size}",
+                     f"/proc/self/fd/{descriptor}"],
+                    check=True, pass_fds=[descriptor],
+                )  # fmt: skip
+                os.close(descriptor)
+            return read(min(limit, 100))
+
+        journal.read = meddled  # type: ignore[method-assign]
+        return journal
 
 
 def without(one: Entry, *names: str) -> Entry:

@@ -17,7 +17,7 @@ from sleepwatch.sources.journal import Way, Which, open_journal
 from sleepwatch.sources.journal_parts import Selection
 from sleepwatch.sources.journal_units import Units
 from tests.sources.journal.conftest import Make
-from tests.sources.journal.making import FIRST_US, Entries, entry, export, without
+from tests.sources.journal.making import FIRST_US, Entries, Vacuumed, entry, export, without
 
 SHAPES = ("short", "short-iso-precise", "json", "export", "verbose")
 TINY, WIDE = "llama-tiny.service", "llama-wide.service"
@@ -225,6 +225,7 @@ def test_scan_names_journals_in_every_way(recorded: Entries, make: Make, tmp_pat
     shutil.copy(path, tmp_path / "logs" / "copy.journal")
     for arguments in (
         ["--journal-file", str(path)],
+        ["--journal", "--file", str(path)],
         ["-D", str(path.parent)],
         ["-D", str(path.parent), "-u", "llama*", "-b", "0"],
         [str(path)],
@@ -312,3 +313,20 @@ def test_who_may_not_read_is_told(
     (failure,) = read(Which(directory=str(tmp_path / "j")), way).failed
     assert "permission denied" in failure[1]
     assert "systemd-journal" in failure[1]
+
+
+@pytest.mark.parametrize("units", [(), ("llama*",)])
+def test_what_is_vacuumed_while_it_is_scanned_is_told(
+    units: tuple[str, ...], make: Make, way: Way, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = tmp_path / "j" / "a.journal", tmp_path / "j" / "b.journal"
+    make(first, [entry(b"line", number) for number in range(3_000)])
+    make(second, [entry(b"line", number) for number in range(3_000, 3_010)])
+    which = Which(directory=str(tmp_path / "j"))
+    whole = read(which, way, units=units)
+    assert not whole.failed
+    monkeypatch.setattr("sleepwatch.scan.open_journal", Vacuumed(first, after=700).open)
+    torn = read(which, way, units=units)
+    (failure,) = torn.failed
+    assert failure[1].endswith("vacuumed away while it was being read: scan it again")
+    assert torn.sources[0].bytes < whole.sources[0].bytes

@@ -2,56 +2,25 @@
 
 from __future__ import annotations
 
-import os
 import select
 import shutil
-import subprocess
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from sleepwatch.model import Record
-from sleepwatch.sources.journal import Journal, Place, Way, Which, open_journal
-from sleepwatch.sources.journal_follow import REPLACED, TORN, VACUUMED, JournalFollower, JournalPiece, Open, machines
+from sleepwatch.sources.journal import Place, Way, Which, open_journal
+from sleepwatch.sources.journal_follow import REPLACED, VACUUMED, JournalFollower, JournalPiece, Open, machines
+from sleepwatch.sources.journal_parts import TORN
 from sleepwatch.sources.journal_units import Units
 from tests.sources.journal.conftest import Make
-from tests.sources.journal.making import FIRST_US, Entries, Entry, entry
+from tests.sources.journal.making import FIRST_US, Entries, Entry, Vacuumed, entry
 
 DEADLINE_S = 20.0
 NOW_US = FIRST_US + 3_600_000_000
 """Wall time: an hour after the first entry."""
 OLD_BOOT, NEW_BOOT = b"7" * 32, b"8" * 32
-
-
-class Vacuumed:
-    """Opens journals of which a file is vacuumed, as journald does it, in the middle of a read."""
-
-    def __init__(self, file: Path, *, after: int) -> None:
-        self._file = file
-        self._after = after
-
-    def open(self, *given: Any, **named: Any) -> Journal:
-        """Like open_journal."""
-        journal = open_journal(*given, **named)
-        read = journal.read
-
-        def meddled(limit: int) -> list[Record]:
-            if self._file.exists() and journal.entries >= self._after:
-                descriptor = os.open(self._file, os.O_RDWR)
-                self._file.unlink()
-                # unlinkat_deallocate (systemd, src/basic/fs-util.c) spares its readers a SIGBUS: it makes a hole
-                subprocess.run(
-                    ["fallocate", "--punch-hole", "--offset=0", f"--length={os.fstat(descriptor).st_size}",
-                     f"/proc/self/fd/{descriptor}"],
-                    check=True, pass_fds=[descriptor],
-                )  # fmt: skip
-                os.close(descriptor)
-            return read(min(limit, 100))
-
-        journal.read = meddled  # type: ignore[method-assign]
-        return journal
 
 
 class Following:
