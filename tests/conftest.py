@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from tests.system.booted import machine as machine  # one for the whole run
+
 # "ci" draws the same examples on every run, so a red run is red again; "explore" looks further, anew each time.
 settings.register_profile("ci", derandomize=True, deadline=None, print_blob=True)
 settings.register_profile("explore", deadline=None, max_examples=5_000)

@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.needs import missing, need_program, need_root
-from tests.system.machine import ROOT, CannotBootError, Machine, remove_tmpfs, tmpfs, wait_for
+from tests.system.machine import ROOT, Machine, wait_for
 
 pytestmark = pytest.mark.system
 
@@ -48,27 +47,14 @@ while :; do sleep 1; done
 
 
 @pytest.fixture(scope="module")
-def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
-    """A booted machine with sleepwatch as its packages would put it there."""
-    need_root()
-    need_program("systemd-nspawn", "systemd-container")
-    need_program("nsenter", "util-linux")
-    room = tmp_path_factory.mktemp("machine") / "room"
-    booted = None
-    try:
-        tmpfs(room)
-        unit = PACKAGING / "systemd" / "sleepwatch.service"
-        booted = Machine(room, {unit.name: unit.read_text(), "llama.service": _SERVER})
-        _install(booted)
-        booted.boot()
-        booted.run("systemd-sysusers")
-        yield booted
-    except CannotBootError as why:
-        missing(f"a systemd booted in a container, which this machine cannot do: {why}")
-    finally:
-        if booted is not None:
-            booted.shut_down()
-        remove_tmpfs(room)
+def installed(machine: Machine) -> Iterator[Machine]:
+    """The machine with sleepwatch as its packages would put it there, and a server of an unusual name."""
+    unit = PACKAGING / "systemd" / "sleepwatch.service"
+    _install(machine)
+    machine.add({unit.name: unit.read_text(), "served.service": _SERVER})
+    machine.run("systemd-sysusers")
+    yield machine
+    machine.run("systemctl", "stop", "sleepwatch", "served")
 
 
 def _install(machine: Machine) -> None:
@@ -112,13 +98,13 @@ def _said(machine: Machine) -> str:
 
 
 @pytest.fixture(scope="module")
-def started(machine: Machine) -> Machine:
-    _configure(machine, '[[file]]\npath = "/var/log/llama.log"\n')
+def started(installed: Machine) -> Machine:
+    _configure(installed, '[[file]]\npath = "/var/log/llama.log"\n')
     try:
-        machine.run("systemctl", "start", "sleepwatch")  # Type=notify: returns when it is ready
+        installed.run("systemctl", "start", "sleepwatch")  # Type=notify: returns when it is ready
     except AssertionError as why:
-        pytest.fail(f"{why}\n{_said(machine)}", pytrace=False)
-    return machine
+        pytest.fail(f"{why}\n{_said(installed)}", pytrace=False)
+    return installed
 
 
 def test_it_starts_and_reads_a_log_of_its_group(started: Machine) -> None:
@@ -185,11 +171,11 @@ def test_a_stop_is_a_stop(started: Machine) -> None:
     assert _status(started)["run"]["stopped"] is not None
 
 
-def test_with_nothing_configured_it_finds_a_unit_in_the_journal(machine: Machine) -> None:
-    machine.run("systemctl", "stop", "sleepwatch")
-    (machine.root / "etc/sleepwatch/sleepwatch.toml").unlink(missing_ok=True)
-    machine.run("systemctl", "start", "llama")
-    machine.run("systemctl", "start", "sleepwatch")
-    assert wait_for(lambda: "watching llama.service in the journal" in _said(machine), 20), _said(machine)
-    assert wait_for(lambda: "hung-request (confirmed) llama.service" in _said(machine), 30), _said(machine)
-    assert "journal:system" in [source["source"] for source in _status(machine)["sources"]]
+def test_with_nothing_configured_it_finds_a_unit_in_the_journal(installed: Machine) -> None:
+    installed.run("systemctl", "stop", "sleepwatch")
+    (installed.root / "etc/sleepwatch/sleepwatch.toml").unlink(missing_ok=True)
+    installed.run("systemctl", "start", "served")
+    installed.run("systemctl", "start", "sleepwatch")
+    assert wait_for(lambda: "watching served.service in the journal" in _said(installed), 20), _said(installed)
+    assert wait_for(lambda: "hung-request (confirmed) served.service" in _said(installed), 30), _said(installed)
+    assert "journal:system" in [source["source"] for source in _status(installed)["sources"]]

@@ -1,14 +1,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.support import engine
-from tests.support.needs import missing, need_module, need_program, need_root
-from tests.system.machine import ROOT, CannotBootError, Machine, remove_tmpfs, tmpfs
+from tests.support.needs import need_module
+from tests.system.machine import ROOT, Machine
 from tests.system.racing import free_port
 
 _SERVER = """\
@@ -43,34 +42,19 @@ def ports() -> dict[str, int]:
 
 
 @pytest.fixture(scope="session")
-def machine(tmp_path_factory: pytest.TempPathFactory, ports: dict[str, int]) -> Iterator[Machine]:
-    """A booted machine with two llama-servers and the daemon as its units; the same one for all tests."""
-    need_root()
-    need_program("systemd-nspawn", "systemd-container")
-    need_program("nsenter", "util-linux")
+def servers(machine: Machine, ports: dict[str, int]) -> Machine:
+    """The machine with two llama-servers and the daemon as its units."""
     need_module("xllamacpp", "xllamacpp")
     need_module("gguf", "gguf")
-    room = tmp_path_factory.mktemp("machine") / "room"
-    booted = None
-    try:
-        tmpfs(room)
-        booted = Machine(room, _units(room, ports))
-        booted.boot()
-        program = engine.write_llama_server(booted.share)
-        for shape in (engine.TINY, engine.WIDE):
-            engine.write_model(shape, booted.share / f"{shape.name}.gguf")
-        assert program.exists()
-        yield booted
-    except CannotBootError as why:
-        missing(f"a systemd booted in a container, which this machine cannot do: {why}")
-    finally:
-        if booted is not None:
-            booted.shut_down()
-        remove_tmpfs(room)
+    program = engine.write_llama_server(machine.share)
+    for shape in (engine.TINY, engine.WIDE):
+        engine.write_model(shape, machine.share / f"{shape.name}.gguf")
+    assert program.exists()
+    machine.add(_units(machine.share, ports))
+    return machine
 
 
-def _units(room: Path, ports: dict[str, int]) -> dict[str, str]:
-    share = room / "share"
+def _units(share: Path, ports: dict[str, int]) -> dict[str, str]:
     units = {
         unit: _SERVER.format(
             name=shape.name,
@@ -81,5 +65,5 @@ def _units(room: Path, ports: dict[str, int]) -> dict[str, str]:
         )
         for shape, (unit, port) in zip((engine.TINY, engine.WIDE), ports.items(), strict=True)
     }
-    units["sleepwatch.service"] = _WATCH.format(root=ROOT, python=sys.executable, database="/var/lib/sleepwatch.db")
+    units["race-watch.service"] = _WATCH.format(root=ROOT, python=sys.executable, database="/var/lib/race.db")
     return units

@@ -102,6 +102,12 @@ class Machine:
             raise AssertionError(f"{' '.join(command)}: status {done.returncode}: {done.stdout}{done.stderr}")
         return done.stdout
 
+    def add(self, units: Mapping[str, str]) -> None:
+        """Further unit files, by name; none of them is started."""
+        for name, text in units.items():
+            (self.root / "etc/systemd/system" / name).write_text(text)
+        self.run("systemctl", "daemon-reload")
+
     def shut_down(self) -> None:
         """End it, and leave nothing behind."""
         process = self._process

@@ -42,15 +42,16 @@ class Race:
 
     def incidents(self) -> list[Incident]:
         """The daemon's, above ``possible``."""
-        with open_store(self.machine.root / "var/lib/sleepwatch.db", read_only=True) as store:
+        with open_store(self.machine.root / "var/lib/race.db", read_only=True) as store:
             return [one for one in store.incidents() if one.confidence != "possible"]
 
 
 @pytest.fixture(scope="module")
-def race(machine: Machine, ports: dict[str, int]) -> Race:
+def race(servers: Machine, ports: dict[str, int]) -> Race:
     """Race both servers; the daemon is killed again and again, and the journal rotated."""
+    machine = servers
     race = Race(machine)
-    machine.run("systemctl", "start", "sleepwatch", "llama-tiny", "llama-wide")
+    machine.run("systemctl", "start", "race-watch", "llama-tiny", "llama-wide")
     racers = [
         Racer(unit, port, tokens)
         for (unit, port), tokens in zip(
@@ -64,7 +65,7 @@ def race(machine: Machine, ports: dict[str, int]) -> Race:
     def enough() -> bool:
         lost = [racer.count(WANTED[racer.server]) for racer in racers]
         if race.kills < sum(lost):  # also between a request's loss and its end
-            machine.run("systemctl", "kill", "--kill-who=main", "--signal=KILL", "sleepwatch")
+            machine.run("systemctl", "kill", "--kill-who=main", "--signal=KILL", "race-watch")
             race.kills += 1
             if race.kills == 2:
                 machine.run("journalctl", "--rotate")
@@ -80,7 +81,7 @@ def race(machine: Machine, ports: dict[str, int]) -> Race:
     assert race.lost, "no request was lost, so nothing could be shown"
     machine.run("systemctl", "stop", "llama-tiny", "llama-wide")
     wait_for(lambda: len(race.incidents()) >= len(race.lost), CATCH_UP_S)
-    machine.run("systemctl", "stop", "sleepwatch")
+    machine.run("systemctl", "stop", "race-watch")
     machine.run("journalctl", "--sync")
     return race
 

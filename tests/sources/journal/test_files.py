@@ -17,7 +17,7 @@ from sleepwatch.sources.journal import Way, Which, open_journal
 from sleepwatch.sources.journal_parts import Selection
 from sleepwatch.sources.journal_units import Units
 from tests.sources.journal.conftest import Make
-from tests.sources.journal.making import FIRST_US, Entries, Vacuumed, entry, export, without
+from tests.sources.journal.making import FIRST_US, Entries, Entry, Vacuumed, entry, export, without
 
 SHAPES = ("short", "short-iso-precise", "json", "export", "verbose")
 TINY, WIDE = "llama-tiny.service", "llama-wide.service"
@@ -119,6 +119,26 @@ def test_a_localised_manager_says_the_same(recorded: Entries, make: Make, way: W
     assert german != recorded
     plain, foreign = make(tmp_path / "a.journal", recorded), make(tmp_path / "b.journal", german)
     assert found(read(Which(files=(str(foreign),)), way)) == found(read(Which(files=(str(plain),)), way))
+
+
+@pytest.mark.parametrize("units", [(), ("llama-*",), ("llama-tiny", "llama-wide")])
+def test_units_of_a_user_are_found_by_the_same_names(
+    units: tuple[str, ...], recorded: Entries, make: Make, way: Way, tmp_path: Path
+) -> None:
+    owners = make(tmp_path / "user-1000.journal", [of_a_user(one) for one in recorded])
+    systems = make(tmp_path / "system.journal", recorded)
+    assert found(read(Which(files=(str(owners),)), way, units=units)) == found(read(Which(files=(str(systems),)), way))
+
+
+def of_a_user(one: Entry) -> Entry:
+    """The entry as the manager of a user and its units write it."""
+    moved = {"_SYSTEMD_UNIT": b"user@1000.service"}
+    if "UNIT" in one:
+        moved |= {"USER_UNIT": one["UNIT"], "USER_INVOCATION_ID": one.get("INVOCATION_ID", b""), "_PID": b"900"}
+        moved |= {"_SYSTEMD_USER_UNIT": b"init.scope"}
+    elif one.get("_SYSTEMD_UNIT", b"").startswith(b"llama"):
+        moved |= {"_SYSTEMD_USER_UNIT": one["_SYSTEMD_UNIT"]}
+    return without(one, "UNIT", "INVOCATION_ID") | moved
 
 
 @pytest.mark.parametrize("units", [(), ("llama*",), ("llama-tiny", "llama-wide")])
