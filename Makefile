@@ -37,7 +37,7 @@ help:
 	@echo 'make demo           scan recorded logs and show what is found'
 	@echo 'make test           ruff, mypy --strict and all tests but the slow ones'
 	@echo 'make accuracy       compare every recording with what its clients saw'
-	@echo 'make live-accuracy  the same against a real server, driven into the race here'
+	@echo 'make live-accuracy  the same against a real server, driven into the race here, and with a daemon beside it'
 	@echo 'make bench          speed and memory beside rg and grep (SIZE=small for a quick look)'
 	@echo 'make man            manual pages and completions, made from the commands, in build/'
 	@echo 'make deb            the Debian package, in dist/ (DEB_PYTHON=/usr/bin/python3: the distribution'"'"'s)'
@@ -78,6 +78,7 @@ accuracy: $(VENV)/.installed
 .PHONY: live-accuracy
 live-accuracy: $(VENV)/.installed-dev
 	@$(PY) tests/accuracy/live.py
+	@$(PY) tests/accuracy/followed.py
 
 .PHONY: bench
 bench: $(VENV)/.installed
@@ -108,6 +109,8 @@ evidence: $(VENV)/.installed-dev
 	{ echo "$(ON)"; $(PY) tests/accuracy/recorded.py; } > $(EVIDENCE)/accuracy.txt
 	{ echo "$(ON)"; $(PY) tests/accuracy/live.py --races 120; } > $(EVIDENCE)/live-accuracy.txt
 	{ echo "$(ON)"; $(PY) tests/wake/rescue.py; $(PY) tests/wake/front.py; } > $(EVIDENCE)/wake.txt
+	{ echo "$(ON)"; $(PY) tests/accuracy/followed.py; $(PY) tests/accuracy/traffic.py; } > $(EVIDENCE)/witnesses.txt
+	{ echo "$(ON)"; $(PY) tests/bench/snapshot.py; } >> $(EVIDENCE)/witnesses.txt
 	{ echo "$(ON)"; $(PY) -m tests.bench.compare; } > $(EVIDENCE)/bench.txt
 	{ echo "$(ON)"; $(PY) tests/bench/daemon.py; } > $(EVIDENCE)/daemon.txt
 	{ echo "$(ON)"; $(PY) -m pytest -v -m slow; } > $(EVIDENCE)/slow-tests.txt

@@ -129,6 +129,19 @@ class Notify(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     storm_minutes: Annotated[float, msgspec.Meta(gt=0, le=1_440)] = 10.0
 
 
+class Witness(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """``[witness]``: what is looked at beside the logs."""
+
+    connections: bool = True
+    """Ask the kernel for the connections of a server that falls asleep. The server notices nothing."""
+    exits: bool = True
+    """Have the kernel tell when a server's process ends."""
+    props: bool = False
+    """Ask a server for /props where a verdict turns on whether it sleeps. That neither wakes it nor keeps it awake."""
+    api_key_file: Annotated[str, words("a path")] | None = None
+    """A file with the servers' API key on its first line; absolute, or relative to the configuration file."""
+
+
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The whole configuration."""
 
@@ -140,6 +153,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     notify: Notify = Notify()
     target: tuple[Target, ...] = ()
     wake: Wake = Wake()
+    witness: Witness = Witness()
 
 
 def load_settings(path: Path) -> Settings:
@@ -184,15 +198,25 @@ def settings_of(path: Path, data: dict[str, Any]) -> Settings:
         for one in settings.unit
     )
     database, metrics, notify = settings.database, settings.metrics, settings.notify
+    witness = settings.witness
     if database.path is not None:
         database = msgspec.structs.replace(database, path=_absolute(base, database.path))
     if metrics.textfile is not None:
         metrics = msgspec.structs.replace(metrics, textfile=_absolute(base, metrics.textfile))
     if notify.urls_file is not None:
         notify = msgspec.structs.replace(notify, urls_file=_absolute(base, notify.urls_file))
+    if witness.api_key_file is not None:
+        witness = msgspec.structs.replace(witness, api_key_file=_absolute(base, witness.api_key_file))
     wake = settings.wake.with_paths(lambda name: _absolute(base, name))
     return msgspec.structs.replace(
-        settings, file=files, unit=units, database=database, metrics=metrics, notify=notify, wake=wake
+        settings,
+        file=files,
+        unit=units,
+        database=database,
+        metrics=metrics,
+        notify=notify,
+        wake=wake,
+        witness=witness,
     )
 
 

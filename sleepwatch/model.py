@@ -11,6 +11,9 @@ from typing import Any
 
 import msgspec
 
+LIVE = "live: "
+"""Sources that begin so were seen by a running daemon, and cannot be read again."""
+
 
 class Origin(msgspec.Struct, eq=False, kw_only=True):
     """Who wrote a line: the identity of a stream (the lines of one writer in a source).
@@ -197,6 +200,25 @@ class Gap(msgspec.Struct, frozen=True, kw_only=True):
     to_offset: int | None = None
     from_us: int | None = None
     to_us: int | None = None
+
+
+class Observation(msgspec.Struct, frozen=True, kw_only=True):
+    """What was seen live beside a log, as an event that can be given to the engine again (:mod:`sleepwatch.replay`)."""
+
+    source: str
+    """The log."""
+    life: str
+    sleep: str | None
+    """Which sleep of the life it is about: its log clock, or ``#`` and its ordinal; None: about the life."""
+    place: int
+    """Where among the lines it stands: so many lines of this life had come since that sleep began."""
+    seen_in: str
+    """Where it was seen."""
+    type: str
+    text: str
+    fields: dict[str, Any]
+    clock_us: int | None = None
+    wall_us: int | None = None
 
 
 class SourceInfo(msgspec.Struct, frozen=True, kw_only=True):

@@ -54,6 +54,7 @@ from sleepwatch.store.daemon import (
     save_watches,
     watches_seen,
 )
+from sleepwatch.store.witness import WitnessRow, forget_observations, save_observations, save_witnesses
 from sleepwatch.watched import Sources
 from sleepwatch.watching import Found, LogWatch, SourceWatch
 from sleepwatch.watching_journal import JournalWatch
@@ -63,6 +64,7 @@ if TYPE_CHECKING:
     from sleepwatch.notify.desk import Desk
     from sleepwatch.surroundings import Surroundings
     from sleepwatch.wake.responder import Responder
+    from sleepwatch.witness.observing import Witnesses
 
 DAY_US = 86_400_000_000
 BEAT_US = 30_000_000
@@ -107,8 +109,10 @@ class Service:
         notifier: Notifier | None = None,
         reload: Callable[[], Settings] | None = None,
         surroundings: Surroundings | None = None,
+        witnesses: Witnesses | None = None,
     ) -> None:
         self.settings = settings
+        self._witnesses = witnesses
         self.database = database
         self._clock = clock
         self._say = say
@@ -147,6 +151,8 @@ class Service:
         """Sources that were not read to their ends yet, with why what is found there is told in one summary."""
         self._responder: Responder | None = None
         """Wakes servers, where that is allowed."""
+        self._seen: list[WitnessRow] | None = None
+        """What was last told of what can be seen of each server beside its log."""
         self._try_again_us = 0
         self._whole = False
         """What is in memory is in step with how far was read: it may be stored."""
@@ -235,8 +241,9 @@ class Service:
             wait_us = self.step()
             assert self._notices is not None
             assert self._followers is not None
-            sending = self._desk.filenos() if self._desk is not None else []
-            self._notices.wait(wait_us / 1e6, [*self._followers.filenos(), *sending])
+            others = self._desk.filenos() if self._desk is not None else []
+            others += self._witnesses.filenos() if self._witnesses is not None else []
+            self._notices.wait(wait_us / 1e6, [*self._followers.filenos(), *others])
 
     def step(self) -> int:
         """Look at everything once; returns how long to wait, at most, until the next look, in microseconds."""
@@ -268,6 +275,11 @@ class Service:
             if not self._is_over(path, follower):
                 blind_us = round(following.blind_seconds * 1e6)
                 watch.look_at_source(follower.state, follower.unread, now, blind_us=blind_us)
+        if self._witnesses is not None:
+            self._witnesses.deliver_answers()
+            for watch in self._watches.values():
+                self._witnesses.deliver(watch, now)
+                self._witnesses.attend(watch, now)
         if self.steps % LISTEN_EVERY == 0:
             self._listen(now)
         if self._surroundings is not None and self._surroundings.look(now.monotonic_us):
@@ -290,6 +302,8 @@ class Service:
         wants = [us for us in (*(watch.wants_us() for watch in self._watches.values()), woken) if us is not None]
         if self._desk is not None and (us := self._desk.wants_us(now)) is not None:
             wants.append(us)
+        if self._witnesses is not None and (soon_us := self._witnesses.wants_us()) is not None:
+            wants.append(soon_us)
         longest = round(following.poll_seconds * 1e6)
         if self._notifier.watchdog_us is not None:
             longest = min(longest, self._notifier.watchdog_us // 3)
@@ -380,10 +394,10 @@ class Service:
 
     def _new_watch(self, follower: Follower) -> SourceWatch:
         if isinstance(follower, JournalFollower):
-            return JournalWatch(follower, self._rules, self._gate, self._words)
+            return JournalWatch(follower, self._rules, self._gate, self._words, witnesses=self._witnesses)
         path = str(follower.path)
         envelope = next((one.envelope for one in self._sources.files if fnmatchcase(path, one.path)), None)
-        return LogWatch(path, self._rules, self._gate, self._words, envelope=envelope)
+        return LogWatch(path, self._rules, self._gate, self._words, envelope=envelope, witnesses=self._witnesses)
 
     def _go_on(self, watch: SourceWatch, saved: Checkpoint, now: Now) -> None:
         if saved.rules_digest != self._rules.digest:
@@ -488,6 +502,8 @@ class Service:
         """Watch these no more; what was open about watching them is over."""
         for path in paths:
             self._watches[path].leave(now)
+            if self._witnesses is not None:
+                self._witnesses.leave(self._watches[path])
         if paths:
             self._save(now, always=True)
         for path in paths:
@@ -548,9 +564,11 @@ class Service:
                         changed = [*one.incidents, *one.withdrawn]
                         self._desk.note(transaction, changed, now, hold=self._behind.get(path))
                 rows = self._save_places(transaction, now)
+                witnesses = self._save_witnesses(transaction)
                 save_pulse(transaction, self._pulse)
                 if now.monotonic_us - self._forgot_us >= FORGET_EVERY_US:
                     before_us = now.wall_us - round(self.settings.database.keep_days * DAY_US)
+                    forget_observations(transaction, before_us)
                     forget_lives(transaction, before_us)
                     if self._desk is not None:
                         self._desk.forget(transaction, before_us)
@@ -559,7 +577,7 @@ class Service:
             self._try_again_us = now.monotonic_us + TRY_AGAIN_US
             self._complain.say(f"nothing can be stored now; what is found is kept, and tried again: {error}", now)
             return
-        self._saved_us, self._rows = now.monotonic_us, rows
+        self._saved_us, self._rows, self._seen = now.monotonic_us, rows, witnesses
         for path, one in found.items():
             self._watches[path].stored()
             self._tell(one)
@@ -590,6 +608,7 @@ class Service:
         )
         for incident, reason in found.withdrawn.values():
             transaction.withdraw(incident, reason, self._rules.digest)
+        save_observations(transaction, found.observations)
         return new
 
     def _save_places(self, transaction: Transaction, now: Now) -> dict[str, WatchRow]:
@@ -630,6 +649,17 @@ class Service:
             save_watches(transaction, list(rows.values()))
         return rows
 
+    def _save_witnesses(self, transaction: Transaction) -> list[WitnessRow]:
+        """Store what can be seen of each server beside its log; returns it."""
+        servers = self._witnesses.servers() if self._witnesses is not None else []
+        rows = [
+            WitnessRow(server=one.name, port=one.port, pid=one.pid, hidden=one.hidden, unwatched=one.unwatched)
+            for one in servers
+        ]
+        if rows != self._seen:
+            save_witnesses(transaction, rows)
+        return rows
+
     def _tell(self, found: Found) -> None:
         """Print what changed, for the person who looks on."""
         for incident in found.steps:
@@ -662,6 +692,8 @@ class Service:
             if self._responder is not None:
                 ends.callback(self._responder.close)
             ends.callback(self._publisher.close)
+            if self._witnesses is not None:
+                ends.callback(self._witnesses.close)
             if self._followers is not None:
                 ends.callback(self._followers.close)
             if self._whole and self._store is not None and self._pulse is not None:

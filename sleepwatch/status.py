@@ -20,6 +20,7 @@ from sleepwatch.store import default_path, open_store
 from sleepwatch.store.actions import Action, actions
 from sleepwatch.store.daemon import Pulse, WatchRow, gaps_since, pulse, watches
 from sleepwatch.store.database import SERVICE_PATH, explained
+from sleepwatch.store.witness import WitnessRow, witnesses
 
 STUCK_US = 120_000_000
 """The daemon writes its pulse every 30 s; silent for this long it does not work."""
@@ -55,6 +56,8 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     """Incidents above ``possible`` that are going on."""
     wakes: tuple[Action, ...] = ()
     """What was sent, or would have been, to free hung requests, of the last day, oldest first."""
+    servers: tuple[WitnessRow, ...] = ()
+    """What can be seen of each server beside its log."""
 
     @property
     def silent_us(self) -> int | None:
@@ -116,6 +119,7 @@ def read_status(database: Path, now_us: int) -> Status:
             gaps=tuple(gaps_since(store, now_us - GAPS_US)),
             open=tuple(store.incidents(states=("open",))),
             wakes=tuple(actions(store, since_us=now_us - GAPS_US)),
+            servers=tuple(witnesses(store)),
         )
 
 

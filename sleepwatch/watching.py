@@ -8,21 +8,26 @@ from __future__ import annotations
 
 import hashlib
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from sleepwatch.engine import Engine, Now, Output, Words
+from sleepwatch.engine import Ask, Engine, Now, Output, Words
 from sleepwatch.engine.ledger import Phase
 from sleepwatch.engine.lives import LifeState
 from sleepwatch.engine.state import StateError, dump, restore
-from sleepwatch.model import Event, Gap, Incident, Life, SourceInfo
+from sleepwatch.engine.witnesses import port_of
+from sleepwatch.model import Event, Gap, Incident, Life, Observation, SourceInfo
 from sleepwatch.reader import Gate, Reader
 from sleepwatch.reader.journal import JournalLog
 from sleepwatch.rules import RuleSet
 from sleepwatch.scan import gap_of
 from sleepwatch.sources.follow import Piece, State
 from sleepwatch.times import LocalTimes
+
+if TYPE_CHECKING:
+    from sleepwatch.witness.observing import Witnesses
 
 SETTLE_US = 10_000
 """What came last is read without its later neighbours after this time of silence."""
@@ -32,6 +37,8 @@ WAIT_US = 250_000
 """While something waits, this is how often the clock is looked at."""
 LATE_US = 1_000_000
 """A look that comes later than this after it was due: this process, and it may be the server too, stood still."""
+EDGE_US = 10_000_000
+"""What comes so long after the last look is not of this moment."""
 SILENT_US = 120_000_000
 """A server that works, with no request its log knows of, writes within this time."""
 SILENT_AT_WORK_US = 1_800_000_000
@@ -51,6 +58,8 @@ class Found(msgspec.Struct, kw_only=True):
     """What was taken back and stays so, by id, with the reason."""
     lives: list[Life] = []
     gaps: list[Gap] = []
+    observations: list[Observation] = []
+    """What was seen beside the log."""
 
     @property
     def urgent(self) -> bool:
@@ -78,8 +87,12 @@ class SourceWatch:
     _reader: Reader | JournalLog
     _unread_unit = "bytes"
 
-    def __init__(self, path: str, words: Mapping[str, Words]) -> None:
+    def __init__(self, path: str, words: Mapping[str, Words], witnesses: Witnesses | None = None) -> None:
         self.path = path
+        self._witnesses = witnesses
+        self.caught_up = False
+        """What comes now is written now: what is seen beside the log belongs to it."""
+        self._now = Now(0, 0)
         self._words = words
         self._engine = Engine(words, live=True)
         self._file: str | None = None
@@ -146,6 +159,7 @@ class SourceWatch:
             self._unsettled_us = self._recent[0][0] if self._recent else None
             self.dirty = True
         if self._unsettled_us is None and not unread:
+            self.caught_up = True
             self._take_over(self._engine.tick(watched))
 
     def _watched(self, now: Now) -> Now:
@@ -153,9 +167,11 @@ class SourceWatch:
 
         A machine that was paused, a stopped process: a server that shares its fate has not waited either.
         """
+        if self._looked_us is None or now.monotonic_us - self._looked_us > EDGE_US:
+            self.caught_up = False
         if self._looked_us is not None and self._engine.waits:
             self._lost_us += max(0, now.monotonic_us - self._looked_us - WAIT_US - LATE_US)
-        self._looked_us = now.monotonic_us
+        self._looked_us, self._now = now.monotonic_us, now
         return Now(now.monotonic_us - self._lost_us, now.wall_us)
 
     def wants_us(self) -> int | None:
@@ -258,6 +274,8 @@ class SourceWatch:
     def _sink(self, event: Event) -> None:
         if event.type == "gap" and not self._telling:  # the log itself tells of lines that were dropped
             self._found.gaps.append(gap_of(event))
+        if event.new_life and self._witnesses is not None:
+            self._witnesses.deliver(self, self._now, at_once=True)
         self._take_over(self._engine.feed(event))
 
     def _take_over(self, output: Output) -> None:
@@ -267,6 +285,53 @@ class SourceWatch:
                 self._found.takes_back(transition.incident, "what followed does not bear it out")
             else:
                 self._found.changes(transition.incident, transition.before)
+        if self._witnesses is not None and self.caught_up:
+            for ask in output.asks:
+                answer = self._witnesses.answer(self, ask, self._now)
+                if answer is not None:
+                    self.witnessed(answer, ask)
+
+    # -- witnesses ------------------------------------------------------------------------------------------------
+
+    def servers(self) -> Iterator[LifeState]:
+        """The lives that go on and are known by name."""
+        return (life for life in self._engine.lives if life.identified)
+
+    @property
+    def settled(self) -> bool:
+        """All that came has been read."""
+        return self._unsettled_us is None
+
+    def log_clock_us(self, life: LifeState, now: Now) -> int | None:
+        """A life's log clock now, by what its log was read last; None where it carries none."""
+        last = life.ledger.last.clock_us
+        return last + max(0, now.monotonic_us - self._fed_us) if last is not None else None
+
+    def witnessed(self, event: Event, ask: Ask | None = None) -> None:
+        """Something about one of its lives was seen, to a question or unasked."""
+        self.dirty = True
+        self._found.observations.append(
+            Observation(
+                source=self.path,
+                life=event.fields["life"],
+                sleep=ask.sleep if ask is not None else None,
+                place=ask.place if ask is not None else 0,
+                seen_in=event.source,
+                type=event.type,
+                text=event.text.decode(),
+                fields=event.fields,
+                clock_us=event.clock_us,
+                wall_us=event.wall_us,
+            )
+        )
+        self._take_over(self._engine.feed(event))
+
+    def _falls_asleep(self, now: Now) -> None:
+        """By the words that came a server falls asleep: look at the connections before they are read any further."""
+        if self._witnesses is not None and self.caught_up:
+            awake = [life for life in self._engine.lives if life.exit is None and life.ledger.phase is not Phase.ASLEEP]
+            ports = {port_of(life.ledger.port or life.origin.port) for life in awake}
+            self._witnesses.hint([port for port in ports if port is not None], now)
 
     # -- blindness ------------------------------------------------------------------------------------------------
 
@@ -394,15 +459,25 @@ class LogWatch(SourceWatch):
     _reader: Reader
 
     def __init__(
-        self, path: str, rules: RuleSet, gate: Gate, words: Mapping[str, Words], *, envelope: str | None = None
+        self,
+        path: str,
+        rules: RuleSet,
+        gate: Gate,
+        words: Mapping[str, Words],
+        *,
+        envelope: str | None = None,
+        witnesses: Witnesses | None = None,
     ) -> None:
-        super().__init__(path, words)
+        super().__init__(path, words, witnesses)
+        self._sleep_words = sleep_words(rules)
         self._reader = Reader(rules, self._sink, gate=gate, envelope=envelope, live=True)
 
     def take(self, piece: Piece, now: Now) -> None:
         """What a follower delivered."""
         self._engine.at(self._watched(now))
         if piece.kind == "bytes":
+            if any(words in piece.data for words in self._sleep_words):
+                self._falls_asleep(now)
             if self._file != piece.file:
                 self._open(piece, now)
             self._reader.feed(piece.data)
@@ -428,6 +503,12 @@ class LogWatch(SourceWatch):
     def _open(self, piece: Piece, now: Now) -> None:
         self._file = piece.file
         self._reader.open(self.path, local=LocalTimes(reference_us=now.wall_us), offset=piece.offset)
+
+
+def sleep_words(rules: RuleSet) -> tuple[bytes, ...]:
+    """One of these stands in every line that says that a server falls asleep."""
+    patterns = [pattern for pattern in rules.patterns if pattern.event in ("sleep.enter", "sleep.entered")]
+    return tuple({literal for pattern in patterns for literal in pattern.literals})
 
 
 def _blind_reason(state: State) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -13,7 +14,10 @@ from sleepwatch.reader.journal import JournalLog
 from sleepwatch.rules import RuleSet
 from sleepwatch.sources.follow import State
 from sleepwatch.sources.journal_follow import JournalFollower, JournalPiece
-from sleepwatch.watching import SourceWatch
+from sleepwatch.watching import SourceWatch, sleep_words
+
+if TYPE_CHECKING:
+    from sleepwatch.witness.observing import Witnesses
 
 SAVE_PLACE_US = 600_000_000
 """How far a journal was read is saved this often although nothing wanted came: what is vacuumed later was read."""
@@ -25,8 +29,17 @@ class JournalWatch(SourceWatch):
     _reader: JournalLog
     _unread_unit = "milliseconds"
 
-    def __init__(self, follower: JournalFollower, rules: RuleSet, gate: Gate, words: Mapping[str, Words]) -> None:
-        super().__init__(follower.path, words)
+    def __init__(
+        self,
+        follower: JournalFollower,
+        rules: RuleSet,
+        gate: Gate,
+        words: Mapping[str, Words],
+        *,
+        witnesses: Witnesses | None = None,
+    ) -> None:
+        super().__init__(follower.path, words, witnesses)
+        self._sleep_words = sleep_words(rules)
         self._follower = follower
         self._reader = JournalLog(rules, self._sink, follower.path, gate=gate)
         self._placed_us = 0
@@ -35,6 +48,8 @@ class JournalWatch(SourceWatch):
         """What the follower delivered."""
         self._engine.at(self._watched(now))
         if piece.kind == "records":
+            if any(words in record.text for record in piece.records for words in self._sleep_words):
+                self._falls_asleep(now)
             self._reader.feed(piece.records)
             size = sum(len(record.text) for record in piece.records)
             self._fed(size, len(piece.records), now, units=len(piece.records))

@@ -71,7 +71,8 @@ def test_paths_are_relative_to_the_file(tmp_path: Path) -> None:
         ("[[file]]\npath = ['a', 'b']", "file[0].path = a list: must be the path of a log file, or a pattern"),
         (
             '"a b" = 1',
-            '"a b": there is no such key; known here: file, unit, database, following, metrics, notify, target, wake',
+            ('"a b": there is no such key; known here: '
+            "file, unit, database, following, metrics, notify, target, wake, witness"),
         ),
     ],
 )  # fmt: skip

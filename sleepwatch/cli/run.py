@@ -55,6 +55,7 @@ def run(config: Path | None, files: tuple[str, ...], units: tuple[str, ...], db:
     from sleepwatch.service import Service
     from sleepwatch.store import default_path
     from sleepwatch.surroundings import Surroundings
+    from sleepwatch.witness.observing import Witnesses
 
     named = tuple(FileSource(path=str(Path(name).absolute())) for name in files)
     named_units = tuple(UnitSource(name=name) for name in units)
@@ -83,6 +84,7 @@ def run(config: Path | None, files: tuple[str, ...], units: tuple[str, ...], db:
         complain=lambda line: click.echo(printable(f"sleepwatch: {line}"), err=True),
         reload=settings_now if config is not None or DEFAULT_PATH.exists() else None,
         surroundings=Surroundings() if PROC.is_dir() else None,
+        witnesses=Witnesses(settings.witness, wake=lambda: service.wake()) if PROC.is_dir() else None,
     )
 
     def stop(number: int, frame: FrameType | None) -> None:

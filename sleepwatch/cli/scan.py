@@ -14,6 +14,7 @@ from sleepwatch.errors import SourceError
 
 if TYPE_CHECKING:
     from sleepwatch.model import ScanResult
+    from sleepwatch.replay import Replay
     from sleepwatch.scan import Options
     from sleepwatch.sources.journal import Way, Which
 
@@ -30,6 +31,13 @@ EXIT_FAILED = 2
     "-S", "--since", metavar="TIME", help="Only incidents open at this time or later (as journalctl takes it)."
 )
 @click.option("-U", "--until", metavar="TIME", help="Only incidents open at this time or earlier.")
+@click.option(
+    "--observations",
+    "observed",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="DB",
+    help="Put in what `sleepwatch run` saw beside these logs, kept in its database.",
+)
 @reading_options
 @click.option("--ungated", is_flag=True, hidden=True, help="Do not use the vectorised search.")
 def scan(
@@ -47,6 +55,7 @@ def scan(
     fail_on_incident: bool,
     since: str | None,
     until: str | None,
+    observed: Path | None,
     tz: str | None,
     year: int | None,
     envelope: str | None,
@@ -82,7 +91,8 @@ def scan(
         raise click.UsageError("--unit and --boot choose from a journal: name it with --journal or --directory")
     if not paths and not journals:
         raise click.UsageError("name a log, or --journal")
-    work = Scan(_options(reading(tz, year, envelope), since, until, tz, vectorised=not ungated))
+    options = _options(reading(tz, year, envelope), since, until, tz, vectorised=not ungated)
+    work = Scan(options, watch=_replay(observed) if observed is not None else None)
     if not work.vectorised and not ungated:
         click.echo("sleepwatch: the hyperscan library does not load here; reading is slower, not different", err=True)
     with _Progress() as progress:
@@ -102,6 +112,15 @@ def scan(
         sys.exit(EXIT_FAILED)
     if fail_on_incident and any(incident.confidence != "possible" for incident in result.incidents):
         sys.exit(EXIT_INCIDENTS)
+
+
+def _replay(database: Path) -> Replay:
+    from sleepwatch.replay import Replay
+    from sleepwatch.store import open_store
+    from sleepwatch.store.witness import observations
+
+    with open_store(database, read_only=True) as store:
+        return Replay(observations(store))
 
 
 def _journals(journal: bool, directories: tuple[str, ...], files: tuple[str, ...]) -> list[Which]:
@@ -153,10 +172,11 @@ def _print(result: ScanResult, output: str, *, possible: bool, raw: bool, in_tim
 
 def _open_again(source: str) -> BinaryIO | None:
     """A source for a second look; standard input has none, and a journal no lines to count."""
+    from sleepwatch.model import LIVE
     from sleepwatch.sources.archives import open_plain
     from sleepwatch.sources.journal import NAME
 
-    if source == "-" or source.startswith(NAME):
+    if source == "-" or source.startswith((NAME, LIVE)):
         return None
     try:
         return open_plain(Path(source))

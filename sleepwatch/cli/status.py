@@ -128,6 +128,15 @@ def _lines(read: Status, style: Style) -> Iterator[str]:
         label = ""
     if not read.sources:
         yield from field(label, "nothing", style)
+    label = "beside"
+    for server in read.servers:
+        port = f" port {server.port}" if server.port is not None else ""
+        pid = f" (pid {server.pid})" if server.pid is not None else ""
+        yield from field(label, f"{server.server}{port}{pid}", style)
+        hidden = f"not seen: {server.hidden}" if server.hidden else "seen" if server.port else "its port is not known"
+        ends = f"not told: {server.unwatched}" if server.unwatched else "told by the kernel"
+        yield from field("", f"connections: {hidden}; end of its process: {ends}", style)
+        label = ""
     label = "gaps"
     for gap in read.gaps:
         yield from field(label, f"{wall_words(gap.to_us or gap.from_us)}: {gap.source}: {gap.cause}", style)
@@ -237,6 +246,16 @@ def _document(read: Status, found: list[Reason], at: Level) -> dict[str, Any]:
                 "seen": rfc3339(source.seen_us),
             }
             for source in read.sources
+        ],
+        "servers": [
+            {
+                "server": server.server,
+                "port": server.port,
+                "pid": server.pid,
+                "connections_hidden": server.hidden,
+                "end_unwatched": server.unwatched,
+            }
+            for server in read.servers
         ],
         "gaps": [
             {

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from sleepwatch.engine import witnesses
 from sleepwatch.engine.ends import (
     TOKENIZER,
     claim_unit,
@@ -66,12 +67,32 @@ class Transition(msgspec.Struct, frozen=True):
 
 
 class Ask(msgspec.Struct, frozen=True):
-    """A fact the engine wants from the live system: ``snapshot`` of a port's connections, or ``props`` of a server."""
+    """A fact the engine wants from the live system, about one sleep of one life.
+
+    ``snapshot`` of its connections is to be answered before anything else is done: a request that dies has
+    milliseconds. ``props`` is whether the server says that it sleeps. The answers are events: ``witness.snapshot``,
+    ``witness.props`` (:mod:`sleepwatch.engine.witnesses`), with ``life`` and ``sleep`` from here.
+    """
 
     what: str
     life: str
     server: str
     port: str | None
+    pid: int | None
+    url: str | None
+    """What it said that it listens on."""
+    origin: Origin
+    sleep: str
+    place: int
+    """Its place in the log: so many lines of this life came since the sleep began."""
+    clock_us: int | None
+    """The life's log clock now, as far as it is known."""
+    asleep_us: int | None
+    """For how long it has been asleep; None: it is awake again."""
+    awake_us: int = 0
+    """For how long it has been awake again."""
+    cookies: tuple[int, ...] = ()
+    """Connections to be looked at whatever they do now."""
 
 
 class Output(NamedTuple):
@@ -140,6 +161,8 @@ class Engine:
                     life.enters_phase(self._now)
                 if changed:
                     self._judge(life)
+                if self._live and life.ledger.sleep is not None:
+                    self._look_after_wake(life, phase)
             if life.server.row is not None and (life.ledger.served or life.ledger.listening):
                 self._ends_row(life.server)
         return self._output()
@@ -150,6 +173,7 @@ class Engine:
         for life in [one for one in self._lives.values() if self._waits(one)]:
             life.phase_seen = life.phase_seen or now
             self._judge(life)
+            self._look(life)
         return self._output()
 
     def finish(self) -> Output:
@@ -197,6 +221,7 @@ class Engine:
             # What was seen of its waiting still counts, what passed meanwhile does not: the machine may have been off.
             life.waited_us = life.judged_us or 0
             life.phase_seen = life.judged_us = None
+            life.look_us = 0 if life.ledger.phase is Phase.ASLEEP else None
 
     @property
     def waits(self) -> bool:
@@ -209,6 +234,8 @@ class Engine:
         ledger = life.ledger
         if life.exit is not None:
             return False
+        if life.look_us is not None:
+            return True
         if ledger.phase is Phase.ASLEEP:
             patience = GRACE_US if ledger.sleep is not None and ledger.sleep.pendings else None
         else:
@@ -384,16 +411,82 @@ class Engine:
         if life.ledger.idle_us is not None:
             server.idle_us = life.ledger.idle_us
         life.enters_phase(self._now)
+        life.look_us = 0 if self._live else None  # due until it is answered
         if self._live:
-            self._asks.append(Ask("snapshot", life.key, server.name, life.ledger.port or life.origin.port))
+            self._ask(life, "snapshot", 0)
         self._judge(life)
+
+    # -- witnesses ------------------------------------------------------------------------------------------------
+
+    def _look(self, life: LifeState) -> None:
+        """Ask for what is due to be asked for."""
+        waited_us, sleep = self._waited_us(life) or 0, life.ledger.sleep
+        if sleep is None:
+            return
+        if witnesses.wants_props(life.ledger, waited_us):
+            sleep.props_asked = True
+            self._ask(life, "props", waited_us)
+        if life.look_us is not None and waited_us >= life.look_us:
+            life.look_us = None
+            self._ask(life, "snapshot", waited_us)
+
+    def _look_after_wake(self, life: LifeState, before: Phase) -> None:
+        """What waited is answered soon now, and its client may hang up right behind that."""
+        sleep, ledger = life.ledger.sleep, life.ledger
+        if sleep is None or ledger.phase is Phase.ASLEEP or not witnesses.cookies(sleep):
+            return
+        if ledger.phase is not before:
+            life.look_us = 0
+        elif ledger.last.type == "request.released" and life.look_us is not None:
+            self._ask(life, "snapshot", self._waited_us(life) or 0)
+
+    def _ask(self, life: LifeState, what: str, waited_us: int) -> None:
+        ledger, sleep = life.ledger, life.ledger.sleep
+        assert sleep is not None
+        asleep = ledger.phase is Phase.ASLEEP
+        since = sleep.enter if asleep else ledger.last
+        known = since is not None and since.clock_us is not None
+        self._asks.append(
+            Ask(
+                what=what,
+                life=life.key,
+                server=life.server.name,
+                port=ledger.port or life.origin.port,
+                pid=life.origin.pid,
+                url=ledger.url,
+                origin=life.origin,
+                sleep=sleep.key,
+                place=sleep.events,
+                clock_us=(since.clock_us or 0) + (waited_us if asleep else 0) if known and since is not None else None,
+                asleep_us=waited_us if asleep else None,
+                awake_us=0 if asleep else waited_us,
+                cookies=witnesses.cookies(sleep),
+            )
+        )
+
+    def _witness(self, event: Event) -> None:
+        """An answer: about a sleep that may be over by now."""
+        life = self.life(event.fields["life"])
+        if life is None or life.ledger.sleep is None or life.ledger.sleep.key != event.fields["sleep"]:
+            return
+        ledger, sleep = life.ledger, life.ledger.sleep
+        if event.type == "witness.props":
+            sleep.props = event
+        else:
+            witnesses.snapshot(ledger, sleep, event)
+            life.look_us = witnesses.next_look_us(ledger, self._waited_us(life) or 0) if self._live else None
+        self._judge(life)
+
+    def life(self, key: str) -> LifeState | None:
+        """The life with this key, if it goes on."""
+        return next((life for life in self._lives.values() if life.key == key), None)
 
     # -- exits ----------------------------------------------------------------------------------------------------
 
     def _process_exit(self, event: Event) -> None:
         fields = event.fields
         command = fields.get("command")
-        life = life_that_ended(self._lives.values(), event)
+        life = self.life(fields["life"]) if "life" in fields else life_that_ended(self._lives.values(), event)
         if life is None:
             if fields.get("by") in ("kernel", "coredump") or fields.get("unit"):
                 self._unclaimed = [*self._unclaimed[-7:], event]
@@ -408,8 +501,10 @@ class Engine:
         signal, status = fields.get("signal"), fields.get("status")
         if signal is None and isinstance(status, int) and 128 < status < 128 + 65:
             signal = status - 128
-        sure = fields.get("invocation") is not None or (
-            fields.get("pid") is not None and fields["pid"] == life.origin.pid
+        sure = (
+            "life" in fields
+            or fields.get("invocation") is not None
+            or (fields.get("pid") is not None and fields["pid"] == life.origin.pid)
         )
         known = life.exit
         if fields.get("by") == "systemd":
@@ -426,8 +521,8 @@ class Engine:
                 by=str(fields.get("by", "shell")),
                 signal=signal,
                 status=status,
-                planned=bool(fields.get("planned")),
-                at_us=own_clock(life, event.wall_us),
+                planned=bool(fields.get("planned")) or self._is_being_stopped(life),
+                at_us=event.clock_us if "life" in fields else own_clock(life, event.wall_us),
                 sure=sure,
                 others=[],
             )
@@ -440,6 +535,14 @@ class Engine:
         life.server.saw_exit = True
         self._own_children(life)
         self._judge(life)
+
+    @staticmethod
+    def _is_being_stopped(life: LifeState) -> bool:
+        """Is its router about to stop it?"""
+        if life.parent is None or life.origin.port is None:
+            return False
+        spawned = life.parent.spawned.get(life.origin.port.rsplit("/", 1)[-1])
+        return spawned is not None and spawned[0] in life.parent.stopping_models
 
     def _adopt(self, life: LifeState, end: Exit, event: Event) -> None:
         """What the kernel or a coredump said of a thread or child that could not be told apart belongs to this end."""
@@ -590,6 +693,7 @@ class Engine:
         child = next((router.children[p] for p in reversed(ports) if p in router.children), None)
         if child is None or child.ended:
             return
+        told = child.exit if child.exit is not None and child.exit.event is not None else None
         # The stock router reports 1 for every signal (subprocess.h); patched ones 128+n or -n.
         signal = status - 128 if 128 < status < 160 else -status if -65 < status < 0 else None
         child.exit = Exit(
@@ -602,6 +706,9 @@ class Engine:
             sure=True,
             others=[],
         )
+        if told is not None and told.event is not None:  # by the kernel, which knows the signal
+            child.exit.signal = told.signal if signal is None else signal
+            child.exit.others.append(told.event)
         if child.exit.signal is None and not child.exit.planned:
             self._adopt(child, child.exit, event)
         child.server.saw_exit = True
@@ -773,6 +880,8 @@ _SPECIAL: dict[str, Callable[[Engine, Event], None]] = {
     "router.client_error": Engine._router_line,
     "wake.sent": Engine._own_wake,
     "wake.failed": Engine._own_wake,
+    "witness.snapshot": Engine._witness,
+    "witness.props": Engine._witness,
 }
 
 

@@ -37,7 +37,8 @@ class Pending:
     """One request that may lie in a sleeping queue, with each line that speaks of it."""
 
     __slots__ = (
-        "arrival", "before", "cancelled", "extra", "formatted", "launched", "more_tasks", "number", "posted", "task",
+        "answered", "arrival", "before", "cancelled", "connection", "extra", "formatted", "gone", "held", "idle",
+        "launched", "left", "more_tasks", "number", "posted", "resumed", "task",
     )  # fmt: skip
 
     def __init__(self, *, before: bool) -> None:
@@ -55,11 +56,37 @@ class Pending:
         """A request with several prompts is several tasks, posted together."""
         self.number: int | None = None
         """Its place among the hangs of this sleep, given once when it is first reported."""
+        # What the kernel showed of its connection (sleepwatch.engine.witnesses), each as the look that showed it:
+        self.connection: Event | None = None
+        """Read by the server before it fell asleep, and nothing sent since."""
+        self.held: Event | None = None
+        """So it was still when the grace was over."""
+        self.answered: Event | None = None
+        """After the wake the server sent something on it."""
+        self.resumed: Event | None = None
+        """More came in on it: what had come was no whole request."""
+        self.idle: Event | None = None
+        """It waits although the server is awake and has nothing to do."""
+        self.left: Event | None = None
+        """It was not there any more."""
+        self.gone: Event | None = None
+        """It was still not there at the next look."""
 
     @property
     def proven(self) -> bool:
         """Something shows that it lay in the queue, beyond having arrived."""
         return bool(self.posted or self.cancelled or self.extra or (self.formatted and not self.before))
+
+    @property
+    def followed(self) -> bool:
+        """Is there more to learn of its connection?"""
+        settled = self.cancelled or self.answered or self.resumed or self.idle or self.gone
+        return self.connection is not None and settled is None
+
+    @property
+    def in_no_line(self) -> bool:
+        """Only its connection was seen."""
+        return not (self.arrival or self.formatted or self.posted or self.cancelled or self.extra or self.launched)
 
     def is_of(self, task: int) -> bool:
         return task == self.task or task in self.more_tasks
@@ -74,9 +101,9 @@ class Sleep:
     """One sleep of a life, from ``sleep.enter`` until the next one, and what met it."""
 
     __slots__ = (
-        "arrivals", "cancelled", "closed", "enter", "exit", "freed", "launches", "mark", "miscounted", "numbered",
-        "ordinal", "passed_before", "pendings", "proxied", "ready", "stopping", "twins", "unseen_exit", "wake_failed",
-        "waked",
+        "arrivals", "cancelled", "closed", "enter", "events", "exit", "freed", "launches", "mark", "miscounted",
+        "numbered", "ordinal", "passed_before", "pendings", "props", "props_asked", "proxied", "ready", "snapshot",
+        "stopping", "twins", "unseen", "unseen_exit", "wake_failed", "waked",
     )  # fmt: skip
 
     def __init__(self, enter: Event | None, ordinal: int, mark: int) -> None:
@@ -110,6 +137,21 @@ class Sleep:
         """Our own wake, sent while it slept."""
         self.wake_failed: str | None = None
         """Why our last wake freed nothing."""
+        self.events = 0
+        """Lines of this life since it fell asleep: what was seen between two of them has its place by their number."""
+        self.snapshot: Event | None = None
+        """The first look at the connections, taken as it fell asleep."""
+        self.unseen: str | None = None
+        """Why the connections could not be looked at."""
+        self.props_asked = False
+        self.props: Event | None = None
+        """The server's own word whether it sleeps."""
+
+    @property
+    def key(self) -> str:
+        """What names it among the sleeps of its life: its log clock, else its ordinal."""
+        clock = self.enter.clock_us if self.enter is not None else None
+        return f"#{self.ordinal}" if clock is None else str(clock)
 
     @property
     def doubtful(self) -> bool:
@@ -137,6 +179,10 @@ class Sleep:
         if task is not None:
             for pending in self.pendings:
                 if pending.is_of(task):
+                    return pending
+            for pending in self.pendings:
+                if pending.connection is not None and pending.in_no_line:
+                    pending.task = task
                     return pending
         for pending in reversed(self.pendings):
             if pending.task is None and not (formatted and pending.formatted):
@@ -208,6 +254,8 @@ class Ledger:
     def apply(self, event: Event) -> bool:
         """Enter one event of this life. True where a verdict may have changed."""
         handler = _HANDLERS.get(event.type)
+        if self.sleep is not None:
+            self.sleep.events += 1
         changed = handler(self, event) if handler else False
         last = self.last.clock_us
         if event.clock_us is None or last is None or event.clock_us >= last:
@@ -348,9 +396,12 @@ class Ledger:
         self.saw_arrival = True
         sleep = self.sleep
         if sleep is not None and self.phase is Phase.ASLEEP:
-            pending = Pending(before=False)
+            pending = next((one for one in sleep.pendings if one.connection is not None and one.in_no_line), None)
+            if pending is None:
+                pending = Pending(before=False)
+                sleep.pendings.append(pending)
+            pending.before = False
             pending.arrival = event
-            sleep.pendings.append(pending)
             return True
         if sleep is not None:
             self._close_if_quiet(sleep, event)
@@ -480,10 +531,13 @@ class Ledger:
             came = sleep.proxied
         else:
             self._count_launch()
+            held = next((p for p in sleep.pendings if p.held and p.followed and p.in_no_line), None)
+            if held is not None:  # what lay in the queue is first in it
+                held.launched, held.task = event, task
             if len(sleep.launches) == 2 and self._together(sleep.launches):
                 sleep.twins = (sleep.launches[0], sleep.launches[1])
                 return True
-            return False
+            return held is not None
         explained = sum(1 for p in sleep.pendings if p.extra is not None)
         if len(sleep.launches) - came <= explained:
             self._count_launch()
@@ -576,8 +630,9 @@ class Ledger:
         flight = list(self.busy.values()) + list(self.queued.values())
         if self.sleep is not None and self.phase is not Phase.AWAKE:
             for p in self.sleep.pendings:
-                line = p.posted or p.formatted or p.arrival
-                if line is not None and p.cancelled is None and p.launched is None and not _stale(self.sleep, p):
+                line = p.posted or p.formatted or p.arrival or p.connection
+                over = p.cancelled or p.launched or p.answered or p.resumed or p.gone
+                if line is not None and over is None and not is_stale(self.sleep, p):
                     flight.append(line)
         else:
             # With queue lines each arrival shows again as a post; without them the arrivals are all there is. One that
@@ -607,9 +662,9 @@ def elapsed_us(start: Event | None, end: Event | None) -> int | None:
     return None
 
 
-def _stale(sleep: Sleep, pending: Pending) -> bool:
+def is_stale(sleep: Sleep, pending: Pending) -> bool:
     """An arrival so long before the sleep that it was most likely refused."""
-    if pending.proven or not pending.before:
+    if pending.proven or pending.connection or not pending.before:
         return False
     age = elapsed_us(pending.arrival or pending.formatted, sleep.enter)
     return age is not None and age > BEFORE_SLEEP_US

@@ -60,9 +60,9 @@ class LifeState:
     """One life as the engine holds it: its ledger, its identity, and what was reported of it."""
 
     __slots__ = (
-        "children", "ended", "exit", "freed", "head", "head_over", "judged_us", "jumped", "ledger", "lost_to_stop",
-        "number", "origin", "parent", "phase_seen", "reported", "row", "row_unknown", "server", "spawned", "started",
-        "stopping_models", "unit", "unit_started", "waited_us",
+        "children", "ended", "exit", "freed", "head", "head_over", "judged_us", "jumped", "ledger", "look_us",
+        "lost_to_stop", "number", "origin", "parent", "phase_seen", "reported", "row", "row_unknown", "server",
+        "spawned", "started", "stopping_models", "unit", "unit_started", "waited_us",
     )  # fmt: skip
 
     def __init__(self, origin: Origin, server: Server, first: Event, number: int, parent: LifeState | None) -> None:
@@ -94,6 +94,8 @@ class LifeState:
         """… and for how long before, by runs that ended meanwhile."""
         self.judged_us: int | None = None
         """For how long both together when it was last judged."""
+        self.look_us: int | None = None
+        """Live: when in its phase the next look at its connections is due; None: none is."""
         self.unit = origin.unit
         """Its unit; where the carrier does not tell, the one whose start preceded it."""
         self.unit_started: Event | None = None
@@ -102,7 +104,7 @@ class LifeState:
 
     def enters_phase(self, now: Now | None) -> None:
         """Its ledger's phase is another one from now on."""
-        self.phase_seen, self.waited_us, self.judged_us = now, 0, None
+        self.phase_seen, self.waited_us, self.judged_us, self.look_us = now, 0, None, None
 
     @property
     def identified(self) -> bool:

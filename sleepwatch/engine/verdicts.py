@@ -2,7 +2,7 @@
 
 Each takes one life's ledger (and, for deaths, the exit and what is known of its server) and returns what it amounts to
 now. They are called again whenever evidence arrives; late evidence may upgrade, downgrade or withdraw. The rules and
-their sources are written out in docs/verdicts.md; the letters H1–H7 are its.
+their sources are written out in docs/verdicts.md; the letters H1–H8 are its.
 """
 
 from __future__ import annotations
@@ -137,17 +137,23 @@ def _hang(sleep: Sleep, pending: Pending, graded: Grade, ended: str | None) -> V
         ("wake", sleep.exit),
         ("cancel", pending.cancelled),
         ("launch", pending.launched),
+        ("connection", pending.connection),
+        ("connection", pending.held if pending.held is not pending.connection else None),
+        ("connection", pending.answered or pending.gone),
+        ("props", sleep.props if pending.held and sleep.props and sleep.props.fields["sleeping"] else None),
     ):
         if event is not None:
             proofs.append(Proof(role, event))
     proofs.sort(key=lambda p: p.event.seq)
     task = "" if pending.task is None else f" (task {pending.task})"
+    client = "" if pending.connection is None else f" of client {pending.connection.fields['peer']}"
+    was = "seems to have been queued" if graded.confidence != CONFIRMED else "was queued"
     return Verdict(
         kind="hung-request",
         subject=_sleep_subject(sleep, pending),
         confidence=graded.confidence,
         state=state,
-        summary=f"A request{task} was queued while the server slept; {_how_it_goes(sleep, state, closed)}.",
+        summary=f"A request{client}{task} {was} while the server slept; {_how_it_goes(sleep, state, closed)}.",
         reason="; ".join([*graded.reasons, *_our_part(sleep)]),
         proofs=tuple(proofs),
         task=pending.task,
@@ -222,7 +228,9 @@ def _grade(
     if pending.formatted is not None and not pending.before:
         reasons.append("H3: its chat format was printed during the sleep, which happens right before the post")
     if reasons:
-        return Grade(CONFIRMED, reasons)
+        return Grade(CONFIRMED, reasons if pending.held is None else [*reasons, _H8])
+    if pending.held is not None:
+        return _held(sleep, pending, just_before=just_before)
     if pending.extra is not None:
         if pending.arrival is None and pending.formatted is None:
             return Grade(
@@ -269,6 +277,40 @@ def _grade(
     return NoIncident("it arrived just before the sleep; nothing shows yet that it waits, and the log goes on")
 
 
+_H8 = (
+    "H8: the kernel shows its connection: all that came on it came before the sleep, and nothing was sent on it for "
+    "longer than the grace"
+)
+
+
+def _held(sleep: Sleep, pending: Pending, *, just_before: bool) -> Grade | NoIncident:
+    """H8: a connection that the kernel showed to wait for longer than the grace, and what else is known of it."""
+    if pending.resumed is not None:
+        return NoIncident("more came on its connection later: an upload that had paused")
+    if pending.idle is not None:
+        return NoIncident("its connection still waits although the server is awake and idle: an upload that stalled")
+    if sleep.exit is None and sleep.props is not None and not sleep.props.fields["sleeping"]:
+        return NoIncident("the server itself says that it is awake")
+    second = []
+    if pending.answered is not None:
+        second.append("it was answered after the wake, on that connection")
+    if pending.extra is not None:
+        second.append("H4: one launch more than requests came after the wake")
+    if pending.launched is not None and sleep.twins is not None and pending.launched is sleep.twins[0]:
+        second.append("H7: two requests were launched behind one wake")
+    if just_before:
+        second.append("H5: it arrived just before the sleep")
+    elif sleep.passed_before:
+        second.append("H6: the router had just passed a request on")
+    if second:
+        return Grade(CONFIRMED, [_H8, *second])
+    if pending.gone is not None and (sleep.exit is None or pending.gone.seq < sleep.exit.seq):
+        return Grade(
+            POSSIBLE, [_H8, "but its connection ended and no cancel was printed; an upload that stalled ends so"]
+        )
+    return Grade(PROBABLE, [_H8, "an upload that stalled half-way looks the same"])
+
+
 def _given_up_asleep(sleep: Sleep, pending: Pending) -> bool:
     """Did its client give up before anything woke the server? Then nothing freed it, however short the sleep."""
     return pending.cancelled is not None and sleep.exit is not None and pending.cancelled.seq < sleep.exit.seq
@@ -296,8 +338,11 @@ def _hang_state(sleep: Sleep, pending: Pending, ended: str | None) -> tuple[str,
     if pending.cancelled is not None:
         by_stop = sleep.stopping is not None and pending.cancelled.seq > sleep.stopping.seq
         return "lost" if by_stop else "abandoned", pending.cancelled
-    if pending.launched is not None:
-        return "unstuck" if sleep.waked is not None else "recovered", pending.launched
+    freed = pending.launched or pending.answered
+    if freed is not None:
+        return "unstuck" if sleep.waked is not None else "recovered", freed
+    if pending.gone is not None:
+        return "abandoned", pending.gone
     if ended in ("crashed", "died", "stopped"):
         return "lost", None
     return ("unresolved" if ended else "open"), None
@@ -305,7 +350,7 @@ def _hang_state(sleep: Sleep, pending: Pending, ended: str | None) -> tuple[str,
 
 def _known_before_death(ledger: Ledger, sleep: Sleep, pending: Pending, ended: str) -> bool:
     """Had it been a hang for longer than the grace when the process died (or was it over by then)?"""
-    if pending.cancelled is not None or pending.launched is not None:
+    if pending.cancelled or pending.launched or pending.held or pending.answered:
         return True
     waited = elapsed_us(sleep.enter, ledger.last)
     if waited is None:  # no clock tells: what a crash took with it belongs to the crash
@@ -346,8 +391,7 @@ def _sleep_subject(sleep: Sleep, pending: Pending | None) -> str:
             sleep.numbered += 1
             pending.number = sleep.numbered
         number = pending.number
-    clock = sleep.enter.clock_us if sleep.enter is not None else None
-    return f"sleep:{clock if clock is not None else f'#{sleep.ordinal}'}:{number}"
+    return f"sleep:{sleep.key}:{number}"
 
 
 # -- deaths ---------------------------------------------------------------------------------------------------------
@@ -418,16 +462,18 @@ def _sleep_crash(ledger: Ledger, exit_: Exit, state: str, sleep_mode: bool, idle
                 summary="The server crashed (signal 11) as it fell asleep or slept.",
                 reason="it died on signal 11 after falling asleep and before any wake"
                 + ("; a request was in flight" if flight else "")
+                + _by_connections(sleep)
                 + ("; the stack shows the tokenizer" if exit_.tokenizer else ""),
-                opened=sleep.enter, flight=flight, sure_flight=bool(flight),
+                opened=sleep.enter, flight=flight, sure_flight=bool(flight) or sleep.snapshot is not None,
             )  # fmt: skip
         soon = exit_.at_us is not None and sleep.enter.clock_us is not None
         if signal is None and soon and 0 <= exit_.at_us - sleep.enter.clock_us <= NEAR_SLEEP_US:  # type: ignore[operator]
             return _death_verdict(
                 "sleep-crash", PROBABLE, state, ledger, exit_, proofs,
                 summary="The server died right after it fell asleep; the signal is not known.",
-                reason="the clocks put its death within five seconds of its falling asleep, and nobody stopped it",
-                opened=sleep.enter, flight=flight, sure_flight=bool(flight),
+                reason="the clocks put its death within five seconds of its falling asleep, and nobody stopped it"
+                + _by_connections(sleep),
+                opened=sleep.enter, flight=flight, sure_flight=bool(flight) or sleep.snapshot is not None,
             )  # fmt: skip
         return None
     if signal != SIGSEGV or not sleep_mode or ledger.phase is not Phase.AWAKE or ledger.busy or ledger.queued:
@@ -444,6 +490,14 @@ def _sleep_crash(ledger: Ledger, exit_: Exit, state: str, sleep_mode: bool, idle
         "and a crash can take the sleep lines with it",
         opened=ledger.last, flight=flight, sure_flight=bool(flight),
     )  # fmt: skip
+
+
+def _by_connections(sleep: Sleep) -> str:
+    """What the look at the connections says of how many requests were in flight."""
+    if sleep.snapshot is None:
+        return ""
+    pending = sum(one["pending"] for one in sleep.snapshot.fields["connections"])
+    return f"; as it fell asleep the kernel showed {_requests(pending)} on its connections without an answer"
 
 
 def _at_idle_boundary(ledger: Ledger, exit_: Exit, idle_us: int | None) -> bool:
@@ -543,7 +597,8 @@ def _crash(ledger: Ledger, exit_: Exit, state: str, sleep_mode: bool, idle_us: i
     if signal is not None:
         confidence, how = CONFIRMED, f"signal {signal}" + (" (out of memory)" if exit_.oom else "")
     elif exit_.recorded:
-        confidence, how = PROBABLE, f"status {exit_.status}, signal unknown"
+        confidence = PROBABLE
+        how = "signal and status unknown" if exit_.status is None else f"status {exit_.status}, signal unknown"
     else:
         confidence, how = POSSIBLE, "no record of the end"
     where = "" if ledger.phase is not Phase.STARTING else " before it was ready"
@@ -599,6 +654,8 @@ def _death_verdict(
 def _no_flight(ledger: Ledger, kind: str) -> str:
     if kind == "sleep-crash" and ledger.phase is not Phase.ASLEEP:
         return "the last lines never left the process"
+    if ledger.phase is Phase.ASLEEP and ledger.sleep is not None and ledger.sleep.unseen is not None:
+        return ledger.sleep.unseen
     if ledger.saw_arrival or ledger.saw_posted:
         return "no line of a request precedes the death; the last lines can be lost"
     return "this log prints no arrivals, and the last lines can be lost"
@@ -610,6 +667,7 @@ def _flight_role(event: Event) -> str:
         "request.posted": "post",
         "request.formatted": "format",
         "request.arrived": "arrival",
+        "witness.connection": "connection",
     }.get(event.type, "proxied")
 
 

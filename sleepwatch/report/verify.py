@@ -20,7 +20,7 @@ import msgspec
 from sleepwatch.envelopes import detect
 from sleepwatch.envelopes.base import HEAD_LIMIT
 from sleepwatch.errors import SourceError
-from sleepwatch.model import Evidence, Incident
+from sleepwatch.model import LIVE, Evidence, Incident
 from sleepwatch.prefix import ANSI
 from sleepwatch.printable import printable
 from sleepwatch.reader.bare import NO_NEWLINE
@@ -32,7 +32,7 @@ from sleepwatch.sources.journal import Journal, Which, open_journal
 from sleepwatch.sources.journal_units import Units
 from sleepwatch.sources.sets import beside
 
-STANDS, CHANGED, UNREADABLE = "stands", "changed", "unreadable"
+STANDS, CHANGED, UNREADABLE, SEEN_LIVE = "stands", "changed", "unreadable", "seen live"
 
 _BLOCK = 1 << 20
 _ENTRY_TEXT = 512
@@ -46,7 +46,7 @@ class Check(msgspec.Struct, frozen=True):
 
     evidence: Evidence
     state: str
-    """``stands``, ``changed`` or ``unreadable``."""
+    """``stands``, ``changed``, ``unreadable``, or ``seen live``: it is in no log."""
     why: str | None = None
     """Where it does not stand: one sentence."""
     found_in: str | None = None
@@ -69,6 +69,9 @@ def _source(source: str, wanted: list[Evidence]) -> Iterator[Check]:
     if source == "-":
         why = "it was read from standard input, which cannot be read again"
         yield from (Check(evidence, UNREADABLE, why) for evidence in wanted)
+        return
+    if source.startswith(LIVE):
+        yield from (Check(evidence, SEEN_LIVE) for evidence in wanted)
         return
     if source.startswith(JOURNAL):
         yield from _journal(source, wanted)

@@ -12,7 +12,7 @@ from pathlib import Path
 from sleepwatch.errors import StoreError
 
 APPLICATION = "sleepwatch"
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 """What this program reads and writes. Equal to the last migration's; here so that opening does not load them."""
 
 BUSY_TIMEOUT_MS = 5_000

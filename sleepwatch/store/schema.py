@@ -356,3 +356,34 @@ def _actions(db: Database) -> None:
         CREATE INDEX actions_begun ON actions (begun_us);
     """)
     db.execute("UPDATE meta SET value = '4' WHERE key = 'schema_version'")
+
+
+@_migrations(name="5-witness")
+def _witness(db: Database) -> None:
+    db.executescript(f"""
+        CREATE TABLE observation (
+            id INTEGER PRIMARY KEY,
+            source TEXT NOT NULL,
+            life TEXT NOT NULL,
+            sleep TEXT,
+            place INTEGER NOT NULL,
+            seen_in TEXT NOT NULL,
+            type TEXT NOT NULL,
+            text TEXT NOT NULL,
+            fields TEXT NOT NULL CHECK (json_valid(fields)),
+            clock_us INTEGER,
+            wall_us INTEGER,
+            recorded_us INTEGER NOT NULL,
+            {_text("wall_us", "wall_time")}
+        ) STRICT;
+        CREATE INDEX observation_life ON observation (life);
+
+        CREATE TABLE witness (
+            server TEXT NOT NULL,
+            port INTEGER,
+            pid INTEGER,
+            hidden TEXT,
+            unwatched TEXT
+        ) STRICT;
+    """)
+    db.execute("UPDATE meta SET value = '5' WHERE key = 'schema_version'")

@@ -33,6 +33,8 @@ Address = tuple[str, int]
 
 _STATES = {1: ESTABLISHED, 8: CLOSE_WAIT}
 """TCP_ESTABLISHED and TCP_CLOSE_WAIT (linux/tcp_states.h)."""
+_LISTEN = 10
+"""TCP_LISTEN."""
 _NETLINK_SOCK_DIAG = 4
 _SOCK_DIAG_BY_FAMILY = 20
 _NLM_F_REQUEST_DUMP = 0x301
@@ -105,7 +107,30 @@ def connections(port: int) -> tuple[Connection, ...]:
         raise ValueError(f"no TCP port: {port}")
     try:
         with _netlink() as kernel:
-            return tuple(one for family in (socket.AF_INET, socket.AF_INET6) for one in _asked(kernel, family, port))
+            states = sum(1 << state for state in _STATES)
+            return tuple(
+                _connection(data, begin, end)
+                for family in (socket.AF_INET, socket.AF_INET6)
+                for data, begin, end in _answers(kernel, family, port, states)
+            )
+    except OSError as error:
+        raise _explained(error) from error
+
+
+def listeners(port: int) -> tuple[int, ...]:
+    """The inodes of the sockets that listen on this TCP port in our network namespace. Raises SocketsError.
+
+    A process that ends closes its listening socket before those of its connections, which have higher numbers. So
+    where one still listens *after* :func:`connections` has answered, that answer is of a process that lived.
+    """
+    try:
+        with _netlink() as kernel:
+            families = (socket.AF_INET, socket.AF_INET6)
+            return tuple(
+                _FOUND.unpack_from(data, begin)[-1]
+                for family in families
+                for data, begin, _ in _answers(kernel, family, port, 1 << _LISTEN)
+            )
     except OSError as error:
         raise _explained(error) from error
 
@@ -159,12 +184,10 @@ def _netlink() -> socket.socket:
     return kernel
 
 
-def _asked(kernel: socket.socket, family: int, port: int) -> Iterator[Connection]:
-    states = sum(1 << state for state in _STATES)
-    extensions = 1 << (_INET_DIAG_INFO - 1)
-    body = _ASK.pack(family, socket.IPPROTO_TCP, extensions, states, socket.htons(port), _ANY_COOKIE)
-    header = _HEADER.pack(_HEADER.size + len(body), _SOCK_DIAG_BY_FAMILY, _NLM_F_REQUEST_DUMP, family, 0)
-    kernel.send(header + body)
+def _answers(kernel: socket.socket, family: int, port: int, states: int) -> Iterator[tuple[bytes, int, int]]:
+    """The sockets of this port in one of these states: a block of bytes, and where in it one begins and ends."""
+    body = _ASK.pack(family, socket.IPPROTO_TCP, 1 << (_INET_DIAG_INFO - 1), states, socket.htons(port), _ANY_COOKIE)
+    kernel.send(_HEADER.pack(_HEADER.size + len(body), _SOCK_DIAG_BY_FAMILY, _NLM_F_REQUEST_DUMP, family, 0) + body)
     while True:
         data = kernel.recv(_BUFFER)
         at = 0
@@ -175,7 +198,7 @@ def _asked(kernel: socket.socket, family: int, port: int) -> Iterator[Connection
             if kind == _NLMSG_ERROR:
                 (code,) = struct.unpack_from("=i", data, at + _HEADER.size)
                 raise OSError(-code, os.strerror(-code))
-            yield _connection(data, at + _HEADER.size, at + length)
+            yield data, at + _HEADER.size, at + length
             at += (length + 3) & ~3
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from sleepwatch.engine import Engine, Now, Output, Transition
+from sleepwatch.engine import Ask, Engine, Now, Output, Transition
 from sleepwatch.model import Event, Incident
 from sleepwatch.reader import Reader
 from sleepwatch.rules import load_incidents
@@ -37,6 +37,8 @@ class Live:
         self._events = events(log(script, era=era), line_by_line=line_by_line)
         self.transitions: list[Transition] = []
         self.asks: list[str] = []
+        self.last_asks: list[Ask] = []
+        """Not answered yet."""
 
     def until(self, second: float | None = None) -> list[Transition]:
         """Feed the lines up to this second of the log's clock (all: None); the transitions they caused."""
@@ -60,6 +62,7 @@ class Live:
     def _take(self, output: Output) -> list[Transition]:
         self.transitions += output.transitions
         self.asks += [ask.what for ask in output.asks]
+        self.last_asks += output.asks
         return list(output.transitions)
 
 

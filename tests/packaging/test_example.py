@@ -49,7 +49,8 @@ def test_it_shows_every_key(everything: Path) -> None:
 
 def test_it_shows_no_key_that_there_is_not(everything: Path) -> None:
     shown = set(re.findall(r"^(\w+) =", everything.read_text(), re.MULTILINE))
-    sections = (type(getattr(Settings(), name)) for name in ("database", "following", "metrics", "notify", "wake"))
+    names = ("database", "following", "metrics", "notify", "wake", "witness")
+    sections = (type(getattr(Settings(), name)) for name in names)
     tables = [Settings, FileSource, UnitSource, Target, WakeServer, *sections]
     known = {field.name for table in tables for field in msgspec.structs.fields(table)}
     assert shown <= known

@@ -68,6 +68,7 @@ class Driven:
         notifier: Any = None,
         notify: Notify | None = None,
         targets: Sequence[Target] = (),
+        witnesses: Any = None,
     ) -> None:
         self.clock = clock or FakeClock()
         self.said: list[str] = []
@@ -86,6 +87,7 @@ class Driven:
             complain=self.complained.append,
             reload=reload,
             notifier=notifier,
+            witnesses=witnesses,
         )
         self.wait_us = 0
 

@@ -14,6 +14,8 @@ import pytest
 
 from sleepwatch.model import Incident
 from sleepwatch.store import open_store
+from tests.accuracy import traffic
+from tests.accuracy.followed import WAYS, follow
 from tests.accuracy.live import Way, race, sleep_clock
 from tests.support import engine
 from tests.support.supervised import ShellServer
@@ -67,3 +69,19 @@ def test_a_racing_server(verbosity: int, tmp_path: Path) -> None:
     found = _incidents(database)
     assert sorted(clock for one in found if one.kind == "hung-request" and (clock := sleep_clock(one))) == hung
     assert sum(one.kind == "sleep-crash" for one in found) == len(crashed)
+
+
+@pytest.mark.parametrize("way", [WAYS[0], WAYS[2]], ids=lambda way: way.name)
+def test_a_racing_server_at_its_default_verbosity(way: Way, tmp_path: Path) -> None:
+    """Each hang and each crash, none invented, in flight right where a look preceded: `make live-accuracy` in short."""
+    found = follow(way, 6, tmp_path / "engine", tmp_path / "kept")
+    assert found.compared.faults == []
+    assert found.compared.hung_found == found.compared.hung
+    assert found.compared.crashed_found == found.compared.crashed
+
+
+def test_ordinary_traffic_is_no_incident(tmp_path: Path) -> None:
+    found = traffic.run(15, tmp_path)
+    assert found.sleeps >= 2
+    assert found.seen_pending >= 1, "uploads that pause over a sleep's beginning were looked at"
+    assert found.sure == []

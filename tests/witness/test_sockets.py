@@ -20,7 +20,15 @@ import msgspec
 import pytest
 
 from sleepwatch.witness import sockets
-from sleepwatch.witness.sockets import CLOSE_WAIT, Connection, SocketsError, connections, pending, why_hidden
+from sleepwatch.witness.sockets import (
+    CLOSE_WAIT,
+    Connection,
+    SocketsError,
+    connections,
+    listeners,
+    pending,
+    why_hidden,
+)
 from tests.support.needs import missing
 
 pytestmark = pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="needs Linux")
@@ -145,6 +153,13 @@ def test_a_client_that_closed_is_told(pair: Pair) -> None:
     pair.client.close()
     _until(lambda: connections(pair.port) != () and connections(pair.port)[0].state == CLOSE_WAIT)
     assert not connections(pair.port)[0].waits
+
+
+def test_who_listens() -> None:
+    with _listening() as one:
+        port = one.getsockname()[1]
+        assert listeners(port) == (os.fstat(one.fileno()).st_ino,)
+    assert listeners(port) == ()
 
 
 def test_an_impossible_port() -> None:

@@ -1,0 +1,304 @@
+"""What a look at the connections makes of a life (made): H8 and its second facts, and what takes a verdict back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from sleepwatch.engine import Ask, Now, Transition
+from sleepwatch.engine.state import dump, restore
+from sleepwatch.engine.witnesses import Witnessed
+from sleepwatch.model import Event, Incident
+from tests.engine.feeding import Live, incidents
+
+SLEEP = "0 start\n1 serve 0\n2.1 sleep\n"
+HUNG = Witnessed(cookie=7, peer="10.0.0.9:40000", pending=True, received=79_589, received_ms=40, sent=0, sent_ms=40)
+
+
+def answer(ask: Ask, *connections: Witnessed, unseen: str | None = None) -> Event:
+    """The answer a witness gives."""
+    fields: dict[str, Any] = {
+        "life": ask.life,
+        "sleep": ask.sleep,
+        "asleep_us": ask.asleep_us,
+        "awake_us": ask.awake_us,
+        "unseen": unseen,
+        "connections": [msgspec.to_builtins(one) for one in connections],
+    }
+    return Event(
+        type="witness.snapshot", origin=ask.origin, offset=0, text=b"seen", fields=fields, clock_us=ask.clock_us,
+        source="live: connections to port 8080",
+    )  # fmt: skip
+
+
+class Seen(Live):
+    """A live engine whose asks are answered by hand. Its lines come at the moment of their stamps."""
+
+    def until(self, second: float | None = None) -> list[Transition]:
+        """See Live."""
+        if second is not None:
+            self.engine.at(Now(round(second * 1e6), round(second * 1e6)))
+        return super().until(second)
+
+    def look(self, *connections: Witnessed, unseen: str | None = None) -> None:
+        """Answer the ask that was made last."""
+        ask = [one for one in self.last_asks if one.what == "snapshot"][-1]
+        self.last_asks = [one for one in self.last_asks if one.what != "snapshot"]
+        self._take(self.engine.feed(answer(ask, *connections, unseen=unseen)))
+
+    def says(self, sleeping: bool) -> None:
+        """``/props`` has answered."""
+        ask = next(one for one in self.last_asks if one.what == "props")
+        self.last_asks.remove(ask)
+        fields = {"life": ask.life, "sleep": ask.sleep, "sleeping": sleeping}
+        event = Event(type="witness.props", origin=ask.origin, offset=0, text=b"props", fields=fields)
+        self._take(self.engine.feed(event))
+
+    @property
+    def standing(self) -> list[Incident]:
+        """The incidents as they stand."""
+        return list(incidents(self.transitions).values())
+
+    def only(self) -> Incident:
+        """The one incident."""
+        (one,) = self.standing
+        return one
+
+
+def hung(script: str = SLEEP, *connections: Witnessed) -> Seen:
+    """A server with a connection that waits, seen when it fell asleep at 2.1 s and when the grace was over."""
+    live = Seen(script)
+    live.tick(0)
+    live.until(2.1)
+    live.tick(2.1)
+    live.look(*(connections or (HUNG,)))
+    live.tick(3.2)
+    assert live.standing == []
+    live.tick(4.15)
+    live.look(*(connections or (HUNG,)))
+    return live
+
+
+def later(one: Witnessed = HUNG, **fields: Any) -> Witnessed:
+    """The connection at a later look."""
+    return msgspec.structs.replace(one, **fields)
+
+
+# -- H8 ---------------------------------------------------------------------------------------------------------------
+
+
+def test_a_connection_that_waits_for_longer_than_the_grace_is_probably_hung() -> None:
+    one = hung().only()
+    assert (one.kind, one.confidence, one.state, one.log_opened_us) == ("hung-request", "probable", "open", 2_100_000)
+    assert "H8" in one.reason
+    assert "10.0.0.9:40000" in one.summary
+    assert [e.role for e in one.evidence] == ["sleep", "connection", "connection"]
+    assert {e.source for e in one.evidence if e.role == "connection"} == {"live: connections to port 8080"}
+
+
+def test_within_the_grace_it_is_nothing() -> None:
+    live = Seen(SLEEP + "3.5 wake\n3.6 ready\n3.7 serve 2\n")
+    live.tick(0)
+    live.until(2.1)
+    live.look(HUNG)
+    live.tick(3)
+    live.until()
+    live.tick(10)
+    assert live.standing == []
+
+
+def test_what_had_gone_when_the_grace_was_over_is_nothing() -> None:
+    live = Seen(SLEEP)
+    live.tick(0)
+    live.until(2.1)
+    live.tick(2.1)
+    live.look(HUNG)
+    live.tick(4.15)
+    live.look()
+    live.tick(60)
+    assert live.standing == []
+
+
+def test_nothing_is_looked_at_again_where_nothing_waits() -> None:
+    live = Seen(SLEEP)
+    live.tick(0)
+    live.until(2.1)
+    live.tick(2.1)
+    live.look()
+    for second in range(3, 600):
+        live.tick(second)
+    assert live.last_asks == []
+    assert not live.engine.waits
+
+
+def test_two_that_wait_are_two_hangs() -> None:
+    other = later(cookie=8, peer="10.0.0.9:40001")
+    live = hung(SLEEP, HUNG, other)
+    assert sorted(one.summary.split()[4] for one in live.standing) == ["10.0.0.9:40000", "10.0.0.9:40001"]
+
+
+def test_what_came_during_the_sleep_asks_for_the_wake_itself() -> None:
+    live = Seen(SLEEP)
+    live.tick(0)
+    live.until(2.1)
+    live.tick(2.1)
+    live.look(later(pending=False))
+    live.tick(60)
+    assert live.standing == []
+
+
+# -- second facts -----------------------------------------------------------------------------------------------------
+
+
+def test_its_cancel_confirms_it_in_the_same_incident() -> None:
+    live = hung(SLEEP + "6 cancel 2\n")
+    before = live.only()
+    live.until()
+    after = live.only()
+    assert (after.id, after.confidence, after.state, after.task) == (before.id, "confirmed", "abandoned", 2)
+    assert "H2" in after.reason and "H8" in after.reason
+    log_alone = Live(SLEEP + "6 cancel 2\n")
+    log_alone.until()
+    log_alone.finish()
+    assert list(incidents(log_alone.transitions)) == [after.id]
+
+
+def test_an_arrival_right_before_the_sleep_confirms_it() -> None:
+    live = hung("0 start\n0.9 arrive\n1 serve 0\n2.08 arrive\n2.1 sleep\n")
+    one = live.only()
+    assert one.confidence == "confirmed"
+    assert "H5" in one.reason
+    assert [e.role for e in one.evidence] == ["arrival", "sleep", "connection", "connection"]
+
+
+def test_its_answer_after_the_wake_confirms_it() -> None:
+    live = hung(SLEEP + "20 wake\n20.1 ready\n20.2 launch 2\n")
+    live.until(20.1)
+    live.tick(20.2)
+    live.look(later(sent=300, sent_ms=5))
+    one = live.only()
+    assert (one.confidence, one.state) == ("confirmed", "recovered")
+    assert "answered after the wake" in one.reason
+
+
+def test_the_first_launch_behind_the_wake_is_its_own() -> None:
+    live = hung(SLEEP + "20 wake\n20.1 ready\n20.2 launch 2\n20.201 launch 3\n")
+    live.until()
+    one = live.only()
+    assert (one.state, one.task, one.confidence) == ("recovered", 2, "confirmed")
+
+
+def test_its_own_word_that_it_sleeps_is_evidence() -> None:
+    live = Seen(SLEEP)
+    live.tick(0)
+    live.until(2.1)
+    live.tick(2.1)
+    live.look(HUNG)
+    live.tick(3.2)
+    live.says(sleeping=True)
+    live.tick(4.2)
+    live.look(HUNG)
+    assert [e.role for e in live.only().evidence] == ["sleep", "connection", "props", "connection"]
+
+
+# -- what takes it back -----------------------------------------------------------------------------------------------
+
+
+def test_an_upload_that_goes_on_was_no_request() -> None:
+    live = hung()
+    live.tick(9.2)
+    live.look(later(received=80_000, received_ms=100, pending=False))
+    assert live.standing == []
+    assert live.transitions[-1].withdrawn
+
+
+def test_a_connection_that_waits_on_in_an_idle_server_was_no_request() -> None:
+    live = hung(SLEEP + "20 wake\n20.1 ready\n20.2 serve 2\n")
+    live.until(20.3)
+    for second in (20.3, 20.6, 24):
+        live.tick(second)
+        live.look(later(received_ms=18_000))
+    assert live.standing == []
+
+
+def test_a_connection_that_ends_without_a_cancel_is_only_possible() -> None:
+    live = hung()
+    live.tick(9.2)
+    live.look()
+    assert live.only().confidence == "probable", "the cancel may be on its way"
+    live.tick(9.5)
+    live.look()
+    one = live.only()
+    assert (one.confidence, one.state) == ("possible", "abandoned")
+
+
+def test_its_own_word_that_it_is_awake_takes_it_back() -> None:
+    live = Seen(SLEEP)
+    live.tick(0)
+    live.until(2.1)
+    live.tick(2.1)
+    live.look(HUNG)
+    live.tick(3.2)
+    live.says(sleeping=False)
+    live.tick(4.2)
+    live.look(HUNG)
+    assert live.standing == []
+
+
+# -- deaths -----------------------------------------------------------------------------------------------------------
+
+DEATH = "| /opt/run.sh: line 6: 1519 Segmentation fault      llama-server -m x.gguf --sleep-idle-seconds 1\n"
+CRASH = SLEEP + DEATH
+
+
+@pytest.mark.parametrize("count", [0, 1, 2])
+def test_a_crash_says_how_many_were_in_flight(count: int) -> None:
+    live = Seen(CRASH)
+    live.tick(0)
+    live.until(2.1)
+    live.look(*[later(cookie=at, peer=f"10.0.0.9:{at}") for at in range(count)])
+    live.until()
+    one = live.only()
+    assert (one.kind, one.in_flight, one.confidence) == ("sleep-crash", count, "confirmed" if count else "probable")
+    assert "the kernel showed" in one.reason
+
+
+def test_a_look_that_came_too_late_counts_nothing() -> None:
+    live = Seen(CRASH)
+    live.tick(0)
+    live.until(2.1)
+    live.look(unseen="its process had ended before its connections were looked at")
+    live.until()
+    one = live.only()
+    assert (one.in_flight, one.in_flight_reason, one.confidence) == (
+        None,
+        "its process had ended before its connections were looked at",
+        "probable",
+    )
+
+
+def test_a_known_hang_is_lost_with_the_process() -> None:
+    live = hung(SLEEP + DEATH)
+    live.until()
+    found = {one.kind: one for one in live.standing}
+    assert found["hung-request"].state == "lost"
+    assert found["sleep-crash"].kind == "sleep-crash"
+
+
+# -- over a restart ---------------------------------------------------------------------------------------------------
+
+
+def test_a_restart_of_the_daemon_forgets_nothing_and_takes_nothing_back() -> None:
+    live = hung(SLEEP + "20 cancel 2\n")
+    before = live.only()
+    live.engine.resume(restore(dump(live.engine.state())))
+    live.tick(1_000)
+    assert live.only() == before, "not taken back because waiting is measured anew"
+    live.look(later(received_ms=996_000))
+    (origin,) = {life.origin for life in live.engine.lives}
+    for event in live._events:
+        event.origin = origin
+    live.until()
+    assert (live.only().id, live.only().state) == (before.id, "abandoned")
