@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import click
 
-from sleepwatch.cli.options import raw_option, reading, reading_options
+from sleepwatch.cli.options import db_option, raw_option, reading, reading_options
 
 if TYPE_CHECKING:
     from sleepwatch.explain import Explanation
@@ -22,16 +22,18 @@ EXIT_FAILED = 2
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
-@click.argument("paths", nargs=-1, required=True, metavar="FILE[:LINE] | -")
+@click.argument("paths", nargs=-1, metavar="[FILE[:LINE] | -]")
 @click.option("--incident", metavar="ID", help="The story of this incident. The first characters of its ID are enough.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document instead of plain text.")
 @raw_option
+@db_option
 @reading_options
 def explain(
     paths: tuple[str, ...],
     incident: str | None,
     as_json: bool,
     raw: bool,
+    db: Path | None,
     tz: str | None,
     year: int | None,
     envelope: str | None,
@@ -42,11 +44,15 @@ def explain(
     incident, in order, and why it is as sure as it is. With neither the lines of the log that a verdict can turn on.
     The pieces of a rotated log may be named before the FILE: they are read as one.
 
+    Without a FILE, --incident tells the story of an incident of the database: the lines, what was seen beside them,
+    each verdict and each wake, in order.
+
     \b
     Examples:
       sleepwatch explain server.log
       sleepwatch explain server.log:4211
       sleepwatch explain server.log --incident 5c7afa
+      sleepwatch explain --incident 5c7afa
       journalctl -u llama-server -o export | sleepwatch explain -
 
     \b
@@ -56,6 +62,9 @@ def explain(
     """
     from sleepwatch.explain import explain as answer
 
+    if not paths:
+        _tell_story(incident, db, as_json=as_json)
+        return
     last, line = _line_of(paths[-1])
     if line is not None and incident is not None:
         raise click.UsageError("name either a line or --incident, not both")
@@ -68,6 +77,19 @@ def explain(
         click.echo(f"sleepwatch: {why}" if name in why else f"sleepwatch: {name}: {why}", err=True)
     if explanation.result.failed:
         sys.exit(EXIT_FAILED)
+
+
+def _tell_story(incident: str | None, db: Path | None, *, as_json: bool) -> None:
+    if incident is None:
+        raise click.UsageError("Missing argument: name a log, or an incident of the database with --incident")
+    if as_json:
+        raise click.UsageError("--json needs a log; `sleepwatch incidents show --json` tells what the database holds")
+    from sleepwatch.report.story import read_story, story_text
+    from sleepwatch.report.table import Style
+    from sleepwatch.store import default_path
+
+    for line in story_text(read_story(str(db or default_path()), incident), Style.of(sys.stdout, dict(os.environ))):
+        click.echo(line, color=True)
 
 
 def _line_of(path: str) -> tuple[str, int | None]:

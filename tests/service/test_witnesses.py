@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -187,3 +188,20 @@ def test_what_was_seen_live_is_not_looked_for_in_a_file(kernel: Kernel, log: Pat
     kernel.until_us = 18_200_000
     (one,) = follow(kernel, log, HANG)
     assert {check.state for check in verify(one)} == {"stands", "seen live"}
+
+
+def test_the_story_is_told_in_order(kernel: Kernel, log: Path) -> None:
+    kernel.until_us = 18_200_000
+    (one,) = follow(kernel, log, HANG)
+    result = CliRunner().invoke(cli, ["explain", "--incident", one.id[:6], "--db", str(log.with_name("live.db"))])
+    assert result.exit_code == 0, result.output
+    order = re.findall(r"^.* UTC.*?  ([a-z]+): ", result.stdout, re.MULTILINE)
+    # The store's clock is the real one: what was stored stands behind what happened by the driven clock.
+    assert order[0] == "sleep"
+    assert [what for what in order if what in ("wake", "launch", "verdict")] == ["wake", "launch", *["verdict"] * 3]
+
+
+def test_a_story_needs_an_incident() -> None:
+    result = CliRunner().invoke(cli, ["explain"])
+    assert result.exit_code == 2
+    assert "Missing argument" in result.stderr
