@@ -332,7 +332,12 @@ class Service:
 
             assert self._store is not None
             self._responder = Responder(
-                self.settings.wake, self._clock, say=self._say, complain=self._complain.say, nudge=self.wake
+                self.settings.wake,
+                self._clock,
+                own=self._witnesses.ours if self._witnesses is not None else None,
+                say=self._say,
+                complain=self._complain.say,
+                nudge=self.wake,
             )
             self._responder.resume(self._store, now)
 

@@ -18,7 +18,8 @@ from sleepwatch.engine.ledger import Phase
 from sleepwatch.engine.lives import LifeState
 from sleepwatch.engine.state import StateError, dump, restore
 from sleepwatch.engine.witnesses import port_of
-from sleepwatch.model import Event, Gap, Incident, Life, Observation, SourceInfo
+from sleepwatch.model import LIVE, Event, Gap, Incident, Life, Observation, SourceInfo
+from sleepwatch.printable import printable
 from sleepwatch.reader import Gate, Reader
 from sleepwatch.reader.journal import JournalLog
 from sleepwatch.rules import RuleSet
@@ -198,13 +199,21 @@ class SourceWatch:
 
     def own_wake(self, life_key: str, type_: str, now: Now, *, words: str = "") -> None:
         """``wake.sent``: we are about to wake this life's server; ``wake.failed``: that freed nothing."""
-        life = next((one for one in self._engine.lives if one.key == life_key), None)
-        if life is None:
+        life = self._engine.life(life_key)
+        if life is None or life.ledger.sleep is None:
             return
         self._engine.at(self._watched(now))
-        event = Event(type=type_, origin=life.origin, offset=0, text=b"", fields={"words": words}, wall_us=now.wall_us)
-        self._take_over(self._engine.feed(event))
-        self.dirty = True
+        event = Event(
+            type=type_,
+            origin=life.origin,
+            offset=0,
+            text=printable(words).encode(),
+            fields={"life": life_key, "words": words},
+            clock_us=self.log_clock_us(life, now),
+            wall_us=now.wall_us,
+            source=f"{LIVE}wake",
+        )
+        self._observe(event, life.ledger.sleep.key, life.ledger.sleep.events)
 
     # -- what it found --------------------------------------------------------------------------------------------
 
@@ -309,13 +318,16 @@ class SourceWatch:
 
     def witnessed(self, event: Event, ask: Ask | None = None) -> None:
         """Something about one of its lives was seen, to a question or unasked."""
+        self._observe(event, ask.sleep if ask is not None else None, ask.place if ask is not None else 0)
+
+    def _observe(self, event: Event, sleep: str | None, place: int) -> None:
         self.dirty = True
         self._found.observations.append(
             Observation(
                 source=self.path,
                 life=event.fields["life"],
-                sleep=ask.sleep if ask is not None else None,
-                place=ask.place if ask is not None else 0,
+                sleep=sleep,
+                place=place,
                 seen_in=event.source,
                 type=event.type,
                 text=event.text.decode(),

@@ -86,14 +86,18 @@ class Responder:
         settings: Wake,
         clock: Clock,
         *,
+        own: Own | None,
         say: Say,
         complain: Callable[[str, Now], None],
         nudge: Callable[[], None],
         proc: Path = PROC,
     ) -> None:
-        """``nudge`` ends the daemon's wait, from any thread."""
+        """``own`` is told of our connections, so that nobody takes them for a client's.
+
+        ``nudge`` ends the daemon's wait, from any thread.
+        """
         self.settings = settings
-        self.own = Own()
+        self._own = own
         self.outcomes: Counter[str] = Counter(dict.fromkeys((*FAILURES, RELEASED), 0))
         """Of the wakes since the start; those that matter begin at 0, so that their first is an increase."""
         self._clock = clock
@@ -251,7 +255,7 @@ class Responder:
             if target.port is None or not target.is_here:
                 return None
             try:
-                found = pending(connections(target.port), asleep_ms=STUCK_MS, ours=self.own)
+                found = pending(connections(target.port), asleep_ms=STUCK_MS, ours=self._own or ())
             except SocketsError:
                 return None
             waiting[:] = [len(found)]
@@ -264,7 +268,7 @@ class Responder:
             target,
             self._clock,
             seconds=work.seconds,
-            own=self.own,
+            own=self._own,
             still_waits=still_waits,
             sending=sending,
             send=work.settings.mode == "act",

@@ -19,11 +19,13 @@ from sleepwatch.config import Witness
 from sleepwatch.engine import Ask, Now
 from sleepwatch.engine.lives import LifeState
 from sleepwatch.engine.witnesses import Witnessed, port_of
+from sleepwatch.errors import SleepwatchError
 from sleepwatch.hosts.processes import PROC, ServerProcess, find_servers
 from sleepwatch.model import LIVE, Event
 from sleepwatch.printable import printable
+from sleepwatch.wake.exchange import Own
 from sleepwatch.witness.exits import End, ProcessHandle
-from sleepwatch.witness.props import PropsError, is_sleeping
+from sleepwatch.witness.props import is_sleeping
 from sleepwatch.witness.sockets import Address, Connection, SocketsError, connections, listeners, pending, why_hidden
 
 HINT_US = 200_000
@@ -103,7 +105,7 @@ class Witnesses:
     ) -> None:
         """``wake`` ends the daemon's wait: an answer that took its time has come."""
         self.settings = settings
-        self.ours: set[Address] = set()
+        self.ours = Own()
         """Our own sockets: what we ask for ourselves is no evidence."""
         self._proc = proc
         self._find = find
@@ -153,8 +155,8 @@ class Witnesses:
 
         def work() -> None:
             try:
-                sleeping = is_sleeping(url, key_file=key_file)
-            except PropsError:
+                sleeping = is_sleeping(url, key_file=key_file, own=self.ours)
+            except SleepwatchError:
                 return  # no answer says nothing
             text = f"/props: is_sleeping is {'true' if sleeping else 'false'}"
             fields = {"life": ask.life, "sleep": ask.sleep, "sleeping": sleeping}

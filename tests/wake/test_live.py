@@ -13,9 +13,6 @@ from tests.wake.rescue import hung
 
 pytestmark = pytest.mark.live
 
-VERBOSITY = 5
-"""At which the log itself shows the hang."""
-
 
 @pytest.fixture(autouse=True)
 def _engine() -> None:
@@ -24,7 +21,7 @@ def _engine() -> None:
 
 
 def test_hung_requests_are_answered(tmp_path: Path) -> None:
-    rescued = list(hung(tmp_path, "act", 2, verbosity=VERBOSITY))
+    rescued = list(hung(tmp_path, "act", 2))
     for one in rescued:
         assert one.answered
         assert one.incident is not None and one.action is not None
@@ -35,7 +32,7 @@ def test_hung_requests_are_answered(tmp_path: Path) -> None:
 
 
 def test_without_waking_they_are_not(tmp_path: Path) -> None:
-    [one] = hung(tmp_path, "off", 1, verbosity=VERBOSITY, patience_seconds=5)
+    [one] = hung(tmp_path, "off", 1, patience_seconds=5)
     assert not one.answered
     assert one.action is None
 

@@ -18,11 +18,15 @@ import pytest
 
 from sleepwatch.config import FileSource, Settings
 from sleepwatch.model import Incident
+from sleepwatch.replay import Replay
+from sleepwatch.scan import Scan
 from sleepwatch.service import Service
 from sleepwatch.store import open_store
 from sleepwatch.store.actions import Action, actions, begin_action
 from sleepwatch.store.store import Transition
+from sleepwatch.store.witness import observations
 from sleepwatch.wake.settings import Wake, WakeServer
+from tests.reader.reading import rules
 from tests.service.driving import SECOND, FakeClock, share_rules
 from tests.support.fake_llama import STUCK, FakeLlama
 
@@ -151,6 +155,20 @@ def test_a_hung_request_is_answered(tmp_path: Path) -> None:
     assert [one.to_state for one in daemon.history()] == ["open", "unstuck", "unstuck"]
     assert daemon.history()[-1].reason.startswith("wake, released: the request was taken up after ")
     assert any(line.startswith("wake: released llama: ") for line in daemon.said)
+
+
+def test_the_same_log_read_again_with_what_was_observed_tells_the_same(tmp_path: Path) -> None:
+    with watched(tmp_path) as daemon:
+        Client(daemon.server)
+        daemon.until(daemon.outcomes)
+        daemon.until(lambda: daemon.incidents()[0].state == "unstuck")
+        daemon.run_for(10)
+        (live,) = daemon.incidents()
+    with open_store(daemon.database, read_only=True) as store:
+        work = Scan(rules=rules(), watch=Replay(observations(store)))
+    work.read_paths([str(tmp_path / "llama.log")])
+    (again,) = work.result().incidents
+    assert (again.id, again.state, again.summary, again.reason) == (live.id, "unstuck", live.summary, live.reason)
 
 
 def test_nothing_is_sent_unless_it_is_told_to(tmp_path: Path) -> None:
