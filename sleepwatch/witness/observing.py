@@ -31,7 +31,7 @@ from sleepwatch.witness.sockets import Address, Connection, SocketsError, connec
 HINT_US = 200_000
 """A look taken when the sleep line came is the answer to a question that comes within this time."""
 SEARCH_US = 10_000_000
-"""The processes are looked through for a server that was not found at most this often."""
+"""The processes are looked through for a server that was not found after this time, then ever more rarely."""
 END_US = 2_000_000
 """How it ended is told once its parent has asked; for so long that is waited for."""
 SETTLE_US = 500_000
@@ -40,6 +40,10 @@ AGAIN_US = 20_000
 TICKS = os.sysconf("SC_CLK_TCK")
 CLOCK_NOISE_US = 2_000_000
 ENDED = "its process had ended before its connections were looked at"
+IN_CONTAINER = (
+    "it runs in a container, and its process was not found; run sleepwatch as root, so that it sees in which network "
+    "namespace it is, and in that namespace (--network container:NAME)"
+)
 UNKNOWN_PORT = (
     "it is not known on which port it listens: its log holds no such line, and its process was not found; run "
     "sleepwatch as root, or let it read the log from the server's start"
@@ -88,6 +92,7 @@ class Server(msgspec.Struct, kw_only=True):
     unwatched: str | None = None
     """Why its end cannot be told."""
     searched_us: int = 0
+    searches: int = 0
     ended_us: int | None = None
     """When its end was noticed."""
 
@@ -120,7 +125,7 @@ class Witnesses:
     def hint(self, ports: Collection[int], now: Now) -> None:
         """A server that listens on one of these is falling asleep: look now, whatever its line is worth."""
         if self.settings.connections:
-            self._hints = {port: (now.monotonic_us, look_at(port)) for port in ports}
+            self._hints.update({port: (now.monotonic_us, look_at(port)) for port in ports})
 
     def answer(self, watched: Watched, ask: Ask, now: Now) -> Event | None:
         """The answer, if it is there at once; that of ``props`` is given to the watch when it comes."""
@@ -135,10 +140,9 @@ class Witnesses:
             return _answer(ask, now, f"{LIVE}connections", unseen=why_hidden(pid=None, url=ask.url) or UNKNOWN_PORT)
         look = self._hinted(port, ask, now) or look_at(port)
         source = f"{LIVE}connections to port {port}"
-        if look.unseen is not None or not look.listening:
-            hidden = server.hidden if server is not None else None
-            hidden = hidden or why_hidden(pid=ask.pid, url=ask.url, proc=self._proc)
-            return _answer(ask, now, source, unseen=look.unseen or hidden or ENDED)
+        hidden = server.hidden if server is not None else why_hidden(pid=ask.pid, url=ask.url, proc=self._proc)
+        if hidden is not None or look.unseen is not None or not look.listening:
+            return _answer(ask, now, source, unseen=hidden or look.unseen or ENDED)
         return _answer(ask, now, source, connections=shown(look.connections, ask, self.ours))
 
     def _hinted(self, port: int, ask: Ask, now: Now) -> Look | None:
@@ -177,11 +181,13 @@ class Witnesses:
         for key, life in lives.items():
             server = self._servers.get((id(watched), key))
             if server is None:
-                server = Server(life=key, name=life.server.name, port=None, searched_us=-SEARCH_US)
+                server = Server(life=key, name=life.server.name, port=None, searched_us=now.monotonic_us - SEARCH_US)
                 self._servers[id(watched), key] = server
             port = port_of(life.ledger.port or life.origin.port)
             told = port is not None and port != server.port
-            if server.pid is None and (told or now.monotonic_us - server.searched_us >= SEARCH_US):
+            patience_us = SEARCH_US << min(server.searches, 6)
+            if server.pid is None and (told or now.monotonic_us - server.searched_us >= patience_us):
+                server.searches = 1 if told else server.searches + 1
                 server.searched_us, server.port = now.monotonic_us, port
                 self._search(server, life, watched.log_clock_us(life, now))
 
@@ -189,6 +195,8 @@ class Witnesses:
         server.hidden = why_hidden(pid=None, url=life.ledger.url)
         process = self._process_of(server, life, clock_us)
         if process is None:
+            if life.origin.container is not None:
+                server.hidden = server.hidden or IN_CONTAINER
             server.unwatched = "its process was not found, or cannot be seen by this user"
             return
         server.pid, server.unwatched = process.pid, None
