@@ -175,8 +175,8 @@ def test_our_own_sockets_are_no_evidence() -> None:
         pair.asks()
         source = Source(pair.port)
         witnesses = Witnesses(Witness(), find=lambda proc: [])
-        witnesses.ours.add(pair.client.getsockname())
-        answer = witnesses.answer(source, ask(source), now())
+        with witnesses.ours.holding(pair.client.getsockname()):
+            answer = witnesses.answer(source, ask(source), now())
         assert answer is not None
         assert answer.fields["connections"] == []
         pair.close()
