@@ -276,7 +276,7 @@ class Framed:
         return True
 
 
-_REMADE = frozenset({"local", "calendar", "redetect", "_heir", "_pieces", "_writers"})
+_REMADE = frozenset({"local", "calendar", "redetect", "_heir", "_pieces", "_writers", "_repeat"})
 """Attributes that are made anew, or are kept in another form: in every envelope that has them."""
 
 

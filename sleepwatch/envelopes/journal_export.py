@@ -9,17 +9,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import cast
+from typing import NamedTuple, cast
 
 import msgspec
 
-from sleepwatch.envelopes.journal_fields import FIELDS, JournalEntries, realtime_us
+from sleepwatch.envelopes.journal_fields import FIELDS, JournalEntries, Writer, realtime_us
 from sleepwatch.model import Record
 from sleepwatch.times import LocalTimes
 
 _FIELDS = tuple(field.encode() for field in FIELDS)
 _NAME_BYTES = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_"
 _START = re.compile(rb"[A-Z0-9_]{1,64}[=\n]")
+_STAMPS = re.compile(
+    rb"__CURSOR=([^\n]*)\n__REALTIME_TIMESTAMP=(\d{1,17})\n__MONOTONIC_TIMESTAMP=\d*\n(?:__SEQNUM(?:_ID)?=[^\n]*\n)*"
+)
+"""What journalctl itself writes before an entry's fields: it differs from entry to entry."""
 _NEXT = b"\n\n__CURSOR="
 _LIMIT = 16 << 20
 """The largest binary value that is read; a core file kept in a field is larger, and its entry is passed over."""
@@ -38,6 +42,17 @@ class _Fields(msgspec.Struct):
     """``whole``; ``open`` (its end has not come); ``broken`` (by the line at ``end``); ``unreadable`` from there on."""
 
 
+class _Repeat(NamedTuple):
+    """What entries of one writer have in common, word for word; all of it is lines of text."""
+
+    before: bytes
+    """From behind the stamps to the message,"""
+    behind: bytes
+    """and from behind it to the entry's end."""
+    writer: Writer
+    fields: int
+
+
 class JournalExport(JournalEntries):
     """``-o export``."""
 
@@ -49,6 +64,8 @@ class JournalExport(JournalEntries):
         self._tail_at = 0
         self._passing = False  # looking for the next entry, after one that is unreadable
         self._explained = 0
+        self._repeat: _Repeat | None = None
+        """The last entry, where further ones can be told to be of the same writer without reading their fields."""
 
     def read(self, block: bytes, offset: int, out: list[Record]) -> None:
         """See Framed."""
@@ -75,6 +92,21 @@ class JournalExport(JournalEntries):
             return None if self.between(block, at, end, offset, out) else end
         end = block.find(b"\n\n", at)
         if end >= 0:
+            repeat, head = self._repeat, _STAMPS.match(block, at, end)
+            message = block.find(b"\nMESSAGE=", head.end() - 1, end) + 1 if head is not None else 0
+            stop = block.find(b"\n", message, end) if message else -1
+            stop = end if stop < 0 else stop
+            if (
+                repeat is not None
+                and head is not None
+                and message
+                and block[head.end() : message] == repeat.before
+                and block[stop:end] == repeat.behind
+                and not self._held
+            ):
+                self._explained += repeat.fields
+                self._again(repeat.writer, head[1], int(head[2]), block[message + 8 : stop], offset + message + 8, out)
+                return end + 2
             try:
                 pairs = _pairs([line.split(b"=", 1) for line in block[at:end].split(b"\n")])
             except ValueError:  # a line without `=`: a binary value
@@ -84,6 +116,11 @@ class JournalExport(JournalEntries):
                     return None if self.between(block, at, end + 1, offset, out) else end + 2
                 place = block.rfind(b"\nMESSAGE=", max(at - 1, 0), end)
                 self._entry(pairs, offset + (place + 9 if place >= 0 else at), out)
+                writer = self._writers.get(tuple(map(pairs.get, _FIELDS)))
+                if writer is None or head is None or not message or b"_SOURCE_REALTIME_TIMESTAMP" in pairs:
+                    self._repeat = None
+                else:
+                    self._repeat = _Repeat(block[head.end() : message], block[stop:end], writer, len(pairs))
                 return end + 2
         return self._by_length(block, at, offset, out)
 
@@ -117,6 +154,12 @@ class JournalExport(JournalEntries):
             lambda: _line_starts(message, place),
             out,
         )
+
+    def _again(
+        self, writer: Writer, cursor: bytes, received_us: int, message: bytes, place: int, out: list[Record]
+    ) -> None:
+        """Append the records of an entry that differs from the last one's only in its text and stamps."""
+        self.put(writer, message, place, received_us, _one_line, out)
 
     def flush(self, out: list[Record]) -> None:
         """See Framed. The last entry may lack the empty line behind it, and more."""
@@ -200,3 +243,8 @@ def _line_starts(message: bytes, place: int) -> list[int]:
     for line in message.split(b"\n"):
         starts.append(starts[-1] + len(line) + 1)
     return starts
+
+
+def _one_line() -> tuple[int, ...]:
+    """Where further lines of a message of one line begin."""
+    return ()

@@ -12,8 +12,6 @@ from sleepwatch.model import Record
 from sleepwatch.sources.journal import Place
 from sleepwatch.sources.journal_units import Units
 
-OUTPUT_FIELDS = (*FIELDS, "MESSAGE", "_SOURCE_REALTIME_TIMESTAMP")
-"""All that is looked at of an entry."""
 THRESHOLD = 64 << 10
 """libsystemd unpacks no more than this of a compressed value; the reader looks at no more of a line."""
 _MANY = 4_096
@@ -142,6 +140,13 @@ class ExportEntries(Wanted, JournalExport):
         skip, self.skip = self.skip, None
         if skip is None or self.cursor is None or not Place.of(self.cursor.decode()).is_same(skip):
             super()._entry(pairs, int(pairs[b"__REALTIME_TIMESTAMP"]), out)
+
+    def _again(
+        self, writer: Writer, cursor: bytes, received_us: int, message: bytes, place: int, out: list[Record]
+    ) -> None:
+        self.cursor = cursor
+        self.entries += 1
+        self.put(writer, message, received_us, received_us, _nowhere, out)
 
 
 def _nowhere() -> tuple[int, ...]:
