@@ -513,6 +513,10 @@ class Engine:
         if known is not None and known.recorded:
             # The same death, told again: keep what each tells.
             known.others.append(event)
+            if known.event is not None and "life" in known.event.fields:
+                # The kernel told that it ended, and may not have told how; whether it was wanted others know.
+                known.planned = known.planned or bool(fields.get("planned"))
+                known.status = status if known.signal is None and known.status is None else known.status
             known.sure = known.sure or sure
             known.signal = known.signal if known.signal is not None else signal
         else:

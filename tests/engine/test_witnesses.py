@@ -287,6 +287,63 @@ def test_a_known_hang_is_lost_with_the_process() -> None:
     assert found["sleep-crash"].kind == "sleep-crash"
 
 
+def ended(live: Seen, **fields: Any) -> None:
+    """The kernel tells that the process has ended."""
+    (life,) = live.engine.lives
+    given = {"by": "kernel", "life": life.key, "pid": 4711, **fields}
+    event = Event(
+        type="process.exit", origin=life.origin, offset=0, text=b"ended", fields=given, clock_us=2_130_000, wall_us=1,
+        source="live: process 4711",
+    )  # fmt: skip
+    live._take(live.engine.feed(event))
+
+
+@pytest.mark.parametrize(
+    ("fields", "kind", "confidence", "signal"),
+    [
+        ({"signal": 11}, "sleep-crash", "confirmed", 11),
+        ({}, "sleep-crash", "probable", None),
+        ({"signal": 9}, "crash", "confirmed", 9),
+        ({"status": 1}, "sleep-crash", "probable", None),
+    ],
+    ids=["signal 11", "not told", "killed", "status 1"],
+)
+def test_an_end_that_only_the_kernel_tells(
+    fields: dict[str, Any], kind: str, confidence: str, signal: int | None
+) -> None:
+    live = Seen(SLEEP)
+    live.tick(0)
+    live.until(2.1)
+    live.look(HUNG)
+    live.until()
+    ended(live, **fields)
+    one = live.only()
+    assert (one.kind, one.confidence, one.signal) == (kind, confidence, signal)
+    assert [e.source for e in one.evidence if e.role == "exit"] == ["live: process 4711"]
+
+
+@pytest.mark.parametrize("fields", [{"status": 0}, {"signal": 15}, {"signal": 2}])
+def test_a_wanted_end_is_no_incident(fields: dict[str, Any]) -> None:
+    live = Seen(SLEEP)
+    live.until()
+    ended(live, **fields)
+    assert live.standing == []
+
+
+def test_others_say_how_it_ended_where_the_kernel_does_not() -> None:
+    live = Seen(CRASH)
+    live.tick(0)
+    live.until(2.1)
+    live.look()
+    ended(live)
+    before = live.only()
+    live.until()
+    after = live.only()
+    assert (before.id, before.signal, before.confidence) == (after.id, None, "probable")
+    assert after.signal == 11
+    assert sorted(e.source for e in after.evidence if e.role == "exit") == ["live: process 4711", "server.log"]
+
+
 # -- over a restart ---------------------------------------------------------------------------------------------------
 
 

@@ -41,20 +41,30 @@ class Fake:
         self.idle.asks()
         self.idle.answers()
 
-    def nobody_else_came(self) -> bool:
+    def came(self) -> list[bytes]:
+        """What was asked by others than these two clients."""
         self.listener.setblocking(False)
+        asked = []
         with contextlib.suppress(BlockingIOError):
-            self.listener.accept()
-            return False
-        return True
+            while True:
+                connection, _ = self.listener.accept()
+                with connection:
+                    asked.append(connection.recv(1 << 16).split(b"\r\n")[0])
+        return asked
+
+
+@pytest.fixture(params=[False, True], ids=["kernel alone", "props too"])
+def props(request: pytest.FixtureRequest) -> bool:
+    """Whether servers may be asked themselves."""
+    return bool(request.param)
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Iterator[Callable[[Callable[[], bool]], None]]:
+def run(tmp_path: Path, props: bool) -> Iterator[Callable[[Callable[[], bool]], None]]:
     """A daemon that watches all logs here until something holds."""
     (tmp_path / "logs").mkdir()
     settings = Settings(file=(FileSource(path=str(tmp_path / "logs" / "*.log")),))
-    witnesses = Witnesses(Witness(), find=lambda proc: ())
+    witnesses = Witnesses(Witness(props=props), find=lambda proc: ())
     service = Service(
         settings, new_database(tmp_path / "live.db"), SystemClock(), say=str, complain=str, witnesses=witnesses
     )
@@ -87,7 +97,9 @@ def hears(place: Path, seconds: float) -> Callable[[], bool]:
     return lambda: time.monotonic() >= end
 
 
-def test_each_hang_is_found_at_its_server(run: Callable[[Callable[[], bool]], None], tmp_path: Path) -> None:
+def test_each_hang_is_found_at_its_server(
+    run: Callable[[Callable[[], bool]], None], props: bool, tmp_path: Path
+) -> None:
     logs = tmp_path / "logs"
     with contextlib.ExitStack() as stack:
         first, second, one, two = (Fake(stack) for _ in range(4))
@@ -116,4 +128,5 @@ def test_each_hang_is_found_at_its_server(run: Callable[[Callable[[], bool]], No
             ("router/two", "probable", "open"),
         }
         assert took >= 2.0
-        assert all(fake.nobody_else_came() for fake in (first, second, one, two))
+        asked = [b"GET /props HTTP/1.1"] if props else []
+        assert [fake.came() for fake in (first, one, second, two)] == [[], [], asked, asked]
