@@ -30,7 +30,7 @@ from tests.reader.reading import rules
 from tests.service.driving import SECOND, FakeClock, share_rules
 from tests.support.fake_llama import STUCK, FakeLlama
 
-REAL_SECONDS = 30
+REAL_SECONDS = 60
 STEP_US, LONG_STEP_US = 50_000, 1_000_000
 
 
@@ -66,7 +66,7 @@ class Watched:
         self.service.stop()
         self.service = self._start()
 
-    def until(self, holds: Callable[[], object], *, within_s: float = 120) -> None:
+    def until(self, holds: Callable[[], object], *, within_s: float = 3_000) -> None:
         """Look again and again until it holds."""
         end, last_us = time.monotonic() + REAL_SECONDS, self.clock.monotonic_us + round(within_s * SECOND)
         while not holds():
