@@ -17,6 +17,7 @@ from sleepwatch.cli import main
 from sleepwatch.lock import take_lock
 from sleepwatch.model import Gap, ScanResult, SourceInfo
 from sleepwatch.store import open_store
+from sleepwatch.store.actions import Action, begin_action
 from sleepwatch.store.daemon import Pulse, WatchRow, save_pulse, save_watches
 from tests.support.results import HANG, LIFE
 
@@ -157,6 +158,30 @@ def test_as_json(running: Path) -> None:
     assert document["sources"][0]["offset"] == 12
     assert document["gaps"][0]["cause"] == "cause 0"
     assert document["incidents"][0]["kind"] == "hung-request"
+
+
+def test_wakes_of_the_last_day_are_told(running: Path) -> None:
+    _store(running, incidents=("critical",))
+    now_us = clock.wall_us()
+    with open_store(running) as store, store.transaction() as transaction:
+        for ago_s, outcome in ((90_000, "timeout"), *((700 - n, "released") for n in range(6)), (5, None)):
+            begin_action(
+                transaction,
+                Action(
+                    incident="0", server="llama.service", mode="act", begun_us=now_us - ago_s * SECOND,
+                    sent_us=now_us - ago_s * SECOND, outcome=outcome, waited_us=4_200_000 if outcome else None,
+                    words="the request was taken up after 4.2 s in all" if outcome else None,
+                ),
+            )  # fmt: skip
+    lines = _run(running).stdout.splitlines()
+    begin = next(at for at, line in enumerate(lines) if line.startswith("  wakes"))
+    assert lines[begin] == "  wakes   7 in the last day, the latest:"
+    told = " ".join(" ".join(lines).split())
+    assert told.count("released llama.service: the request was taken up after 4.2 s in all [0]") == 4
+    assert told.count("under way llama.service [0]") == 1
+    document = json.loads(_run(running, "--json").stdout)
+    assert [one["outcome"] for one in document["wakes"]] == ["released"] * 6 + [None]
+    assert document["wakes"][0]["waited_s"] == 4.2
 
 
 def test_the_help_tells_the_exit_codes() -> None:
