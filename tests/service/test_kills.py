@@ -45,7 +45,7 @@ from tests.service.driving import (
     stored,
 )
 
-SAMPLE = 80
+SAMPLE = 50
 """Kills in the short run."""
 MANY = 600
 INSTRUCTIONS = 400
