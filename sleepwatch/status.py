@@ -13,6 +13,7 @@ import msgspec
 
 from sleepwatch.lock import is_locked
 from sleepwatch.model import Gap, Incident
+from sleepwatch.notify.outbox import Undelivered, undelivered
 from sleepwatch.printable import printable
 from sleepwatch.report.times import duration_words
 from sleepwatch.sources.journal import NAME as JOURNAL
@@ -27,7 +28,9 @@ STUCK_US = 120_000_000
 BLIND_US = 60_000_000
 """A source that cannot be read for less is being rotated, or restarted."""
 GAPS_US = 86_400_000_000
-"""Gaps, and wakes, are told for this long: a day."""
+"""Gaps, wakes and messages that were given up are told for this long: a day."""
+LATE_US = 600_000_000
+"""A message that has waited for longer than this does not get through."""
 _NAMED = 2
 
 
@@ -58,6 +61,19 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     """What was sent, or would have been, to free hung requests, of the last day, oldest first."""
     servers: tuple[WitnessRow, ...] = ()
     """What can be seen of each server beside its log."""
+    messages: tuple[Undelivered, ...] = ()
+    """What waits to be delivered, and what was given up within the last day, oldest first."""
+
+    @property
+    def given_up(self) -> int:
+        """Messages that could not be delivered."""
+        return sum(one.state == "undeliverable" for one in self.messages)
+
+    @property
+    def late(self) -> list[Undelivered]:
+        """Messages that wait for longer than they should."""
+        waiting = (one for one in self.messages if one.state != "undeliverable")
+        return [one for one in waiting if self.now_us - one.queued_us >= LATE_US]
 
     @property
     def silent_us(self) -> int | None:
@@ -120,6 +136,7 @@ def read_status(database: Path, now_us: int) -> Status:
             open=tuple(store.incidents(states=("open",))),
             wakes=tuple(actions(store, since_us=now_us - GAPS_US)),
             servers=tuple(witnesses(store)),
+            messages=tuple(undelivered(store, now_us - GAPS_US)),
         )
 
 
@@ -136,7 +153,9 @@ def is_blind(source: WatchRow, now_us: int) -> bool:
 
 def reasons(status: Status) -> list[Reason]:
     """What is not as it should be, the worst first."""
-    found = [reason for reason in (_daemon(status), _sources(status), _gaps(status)) if reason is not None]
+    found = [
+        reason for reason in (_daemon(status), _sources(status), _gaps(status), _messages(status)) if reason is not None
+    ]
     found.extend(_incidents(status))
     return sorted(found, key=lambda reason: -reason.level)
 
@@ -174,6 +193,17 @@ def _sources(status: Status) -> Reason | None:
 def _gaps(status: Status) -> Reason | None:
     count = len(status.gaps)
     return Reason(Level.WARNING, f"{count} gap{'s' * (count != 1)} in the last day") if count else None
+
+
+def _messages(status: Status) -> Reason | None:
+    words = []
+    if status.given_up:
+        words.append(f"{status.given_up} message{'s' * (status.given_up != 1)} undeliverable")
+    if status.late:
+        oldest = duration_words(status.now_us - status.late[0].queued_us)
+        words.append(f"{len(status.late)} undelivered for up to {oldest}")
+    names = _names(list(dict.fromkeys(one.target for one in status.messages)))
+    return Reason(Level.WARNING, f"{', '.join(words)} ({names})") if words else None
 
 
 def _incidents(status: Status) -> list[Reason]:

@@ -40,6 +40,8 @@ FIGURES = Figures(
     incidents={("hung-request", "critical"): 4},
     open={("blind", "warning"): 1},
     wakes={"released": 2},
+    notifications={"sent": 3},
+    oldest_us=5 * SECOND,
 )
 PAGE = Path(__file__).parents[1] / "docs" / "metrics.md"
 

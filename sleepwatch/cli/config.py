@@ -60,8 +60,29 @@ def check_config(path: Path | None) -> None:
     if place is None:
         click.echo("there is no configuration: the defaults apply")
         return
+    _check_targets(place, settings)
     count = len(settings.file)
     click.echo(f"{place}: good; {count} {'log or pattern' if count == 1 else 'logs or patterns'} named")
+
+
+def _check_targets(place: Path, settings: Settings) -> None:
+    """Say which targets cannot be reached, as far as this user can see."""
+    from sleepwatch.errors import SleepwatchError
+    from sleepwatch.notify.targets import is_open_to_all, read_urls, urls_place
+
+    file = urls_place(settings.notify)
+    try:
+        urls = read_urls(settings.notify)
+    except SleepwatchError as error:
+        click.echo(f"{place}: {error}", err=True)
+        return
+    if file is None:
+        return  # a credential of the service, that this user cannot see
+    if is_open_to_all(file):
+        click.echo(f"{file} holds secrets and may be read by every user: chmod 600", err=True)
+    for target in settings.target:
+        if target.command is None and target.name not in urls:
+            click.echo(f"{place}: target {target.name} has neither a command nor a URL in {file}", err=True)
 
 
 @config.command("show")

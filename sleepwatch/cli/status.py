@@ -54,7 +54,8 @@ def status(db: Path | None, as_json: bool) -> None:
     \b
     Exit codes:
       0  OK        a run is alive, every source is read, nothing is open
-      1  WARNING   gaps in the last day, a source that cannot be read, or a warning incident open
+      1  WARNING   gaps in the last day, a source that cannot be read, a message that does not get through, or a
+                   warning incident open
       2  CRITICAL  a critical incident open, or no run is alive, or it makes no progress
       3  UNKNOWN   no database that can be read, or a wrong option
     """
@@ -105,6 +106,7 @@ def _figures(read: Status) -> str:
         f"warning={opened.count('warning')};0",
         f"gaps={len(read.gaps)};0",
         f"sources={len(read.sources)}",
+        f"undeliverable={read.given_up};0",
         f"unread={read.unread}B",
     ]
     if read.silent_us is not None:
@@ -160,6 +162,12 @@ def _lines(read: Status, style: Style) -> Iterator[str]:
         label = ""
     if not read.open:
         yield from field(label, "no incident", style)
+    label = "notify"
+    for message in read.messages:
+        words = f"{message.state}: {message.what} to {message.target}, queued {wall_words(message.queued_us)}"
+        tries = f", {message.tries} {'try' if message.tries == 1 else 'tries'}: {message.last}" if message.last else ""
+        yield from field(label, f"{words}{tries} ({message.title})", style)
+        label = ""
 
 
 def _running(read: Status) -> str:
@@ -284,4 +292,17 @@ def _document(read: Status, found: list[Reason], at: Level) -> dict[str, Any]:
             for wake in read.wakes
         ],
         "incidents": [incident_entry(incident) for incident in read.open],
+        "messages": [
+            {
+                "state": message.state,
+                "target": message.target,
+                "what": message.what,
+                "incident": message.incident,
+                "title": message.title,
+                "queued": rfc3339(message.queued_us),
+                "tries": message.tries,
+                "last_attempt": message.last,
+            }
+            for message in read.messages
+        ],
     }

@@ -16,7 +16,7 @@ import msgspec
 
 from sleepwatch.model import Incident
 from sleepwatch.notify.outbox import Message
-from sleepwatch.notify.policy import HANGS, What, is_open
+from sleepwatch.notify.policy import HANGS, NOT_FREED_HANG, What, is_open, told_kind
 from sleepwatch.printable import printable, printable_lines
 from sleepwatch.report.document import incident_entry
 from sleepwatch.report.times import duration_words, rfc3339, wall_words
@@ -215,6 +215,8 @@ def _sure(incident: Incident) -> str:
 def _done(incident: Incident) -> list[str]:
     if incident.state == "unstuck":
         return ["Done: sleepwatch woke the server with a completion of one token."]
+    if told_kind(incident) == NOT_FREED_HANG and is_open(incident):
+        return ["Done: sleepwatch woke the server; that did not free the request."]
     return ["Done: nothing so far, only this message."] if is_open(incident) else []
 
 

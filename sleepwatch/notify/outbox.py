@@ -258,15 +258,15 @@ def recent(transaction: Transaction, target: str, since_us: int) -> int:
     return int(row[0])
 
 
-def told_of_kind(transaction: Transaction, target: str, server: str, kind: str, since_us: int) -> bool:
-    """Whether a target was told of another such incident of this server since this moment."""
+def told_of_another(transaction: Transaction, target: str, incident: Incident, since_us: int) -> bool:
+    """Whether a target was told of another incident of this kind and server since this moment."""
     news = ", ".join(f"'{what}'" for what in NEWS)
     row = transaction.execute(
         "SELECT 1 FROM delivery JOIN message ON message.id = delivery.message "
         "JOIN incident ON incident.id = message.incident "
         "WHERE delivery.target = ? AND delivery.queued_us >= ? AND delivery.state <> 'replaced' "
-        f"AND message.what IN ({news}) AND incident.server = ? AND incident.kind = ? LIMIT 1",
-        (target, since_us, server, kind),
+        f"AND message.what IN ({news}) AND incident.server = ? AND incident.kind = ? AND incident.id <> ? LIMIT 1",
+        (target, since_us, incident.server, incident.kind, incident.id),
     ).fetchone()
     return row is not None
 
@@ -290,27 +290,29 @@ _DUE = (
 )
 
 
-def due(store: Store, now_us: int) -> list[Due]:
-    """The deliveries whose turn it is, the oldest first: of each incident and target the first that is not done.
+_IN_TURN = """
+    delivery.state = 'waiting' AND NOT EXISTS (
+        SELECT 1 FROM delivery AS earlier JOIN message AS its ON its.id = earlier.message
+        WHERE its.incident IS message.incident AND earlier.target = delivery.target
+        AND earlier.id < delivery.id AND earlier.state IN ('waiting', 'sending')
+    )
+"""
+"""Of each incident and target the first that is not done; digests of a target come one after the other as well."""
 
-    Digests come one after the other as well.
-    """
+
+def due(store: Store, now_us: int) -> list[Due]:
+    """The deliveries whose turn it is, the oldest first."""
     rows = store.connection.execute(
-        f"""
-        {_DUE} WHERE delivery.state = 'waiting' AND delivery.due_us <= ? AND NOT EXISTS (
-            SELECT 1 FROM delivery AS earlier JOIN message AS its ON its.id = earlier.message
-            WHERE its.incident IS message.incident AND earlier.target = delivery.target
-            AND earlier.id < delivery.id AND earlier.state IN ('waiting', 'sending')
-        ) ORDER BY delivery.id LIMIT {BATCH}
-        """,
-        (now_us,),
+        f"{_DUE} WHERE {_IN_TURN} AND delivery.due_us <= ? ORDER BY delivery.id LIMIT {BATCH}", (now_us,)
     ).fetchall()
     return [_due_of(row) for row in rows]
 
 
 def next_due_us(store: Store) -> int | None:
-    """When the next delivery is due; None where none waits."""
-    row = store.connection.execute("SELECT min(due_us) FROM delivery WHERE state = 'waiting'").fetchone()
+    """When it is the next delivery's turn; None where none waits."""
+    row = store.connection.execute(
+        f"SELECT min(due_us) FROM delivery JOIN message ON message.id = delivery.message WHERE {_IN_TURN}"
+    ).fetchone()
     return None if row[0] is None else int(row[0])
 
 

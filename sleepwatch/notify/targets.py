@@ -14,7 +14,8 @@ from sleepwatch.config_keys import MASK
 from sleepwatch.errors import SleepwatchError
 
 CREDENTIAL = "secret_notify-urls"
-"""What the unit makes of /etc/sleepwatch/credentials/notify-urls (packaging/systemd/sleepwatch.service)."""
+"""What the unit makes of :data:`CREDENTIAL_FILE` (packaging/systemd/sleepwatch.service)."""
+CREDENTIAL_FILE = Path("/etc/sleepwatch/credentials/notify-urls")
 _HOSTED = ("json", "xml", "form", "mailto", "http", "ntfy", "gotify", "matrix", "apprise")
 """URLs whose host is one, and no secret; with or without an ``s`` for TLS."""
 _SHORTEST_SECRET = 4
@@ -22,14 +23,15 @@ _PIECES = re.compile(r"[^\w.~%+-]+")
 
 
 def urls_place(settings: Notify, environment: Mapping[str, str] | None = None) -> Path | None:
-    """The file that holds the URLs; None where neither the settings nor the service manager name one."""
+    """The file that holds the URLs; None where there is none.
+
+    The one the settings name; else the service's credential, and for root outside the service the file that is from.
+    """
     if settings.urls_file is not None:
         return Path(settings.urls_file)
     directory = (os.environ if environment is None else environment).get("CREDENTIALS_DIRECTORY")
-    if directory is None:
-        return None
-    place = Path(directory) / CREDENTIAL
-    return place if place.exists() else None
+    place = CREDENTIAL_FILE if directory is None else Path(directory) / CREDENTIAL
+    return place if os.access(place, os.R_OK) else None
 
 
 def read_urls(settings: Notify, environment: Mapping[str, str] | None = None) -> dict[str, str]:
@@ -72,10 +74,10 @@ def masked(text: str, urls: Iterable[str]) -> str:
         scheme, _, rest = url.partition("://")
         shown = {scheme}
         if scheme.lower().removesuffix("s") in _HOSTED:
-            host = re.split(r"[/?#]", rest.rpartition("@")[2], maxsplit=1)[0]
+            host = re.split(r"[/?#]", rest, maxsplit=1)[0].rpartition("@")[2]
             shown |= {host, host.partition(":")[0]}
         for piece in sorted(set(_PIECES.split(rest)), key=len, reverse=True):
             for secret in {piece, unquote(piece)}:
-                if len(secret) >= _SHORTEST_SECRET and secret not in shown:
+                if len(secret) >= _SHORTEST_SECRET and not any(secret in one for one in shown):
                     text = text.replace(secret, MASK)
     return text

@@ -146,9 +146,12 @@ class _One:
     def _storm(self, incident: Incident) -> str | None:
         """Whether this is to be told with others, since there are many."""
         since_us, name = self._now_us - self._storm_us, self._target.name
-        dies_again = _is_death(incident) and outbox.told_of_kind(
-            self._transaction, name, incident.server, incident.kind, since_us
-        )  # this may become a loop
+        # A server that dies again: this may become a loop.
+        dies_again = (
+            _is_death(incident)
+            and incident.kind != "crash-loop"
+            and outbox.told_of_another(self._transaction, name, incident, since_us)
+        )
         many = outbox.recent(self._transaction, name, since_us) >= self._storm_messages
         return "storm" if dies_again or many else None
 

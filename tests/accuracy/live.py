@@ -37,6 +37,8 @@ class Way(NamedTuple):
     server_class: Callable[..., Server]
     patient: bool = False
     verbosity: int | None = None
+    timeout_seconds: float = 3.0
+    """So long an answer is waited for before it counts as hung."""
 
 
 WAYS = (
@@ -77,6 +79,7 @@ def race(way: Way, races: int, directory: Path, kept: Path) -> None:
         lo_us=EARLIEST_US,
         hi_us=0,
         patient=way.patient,
+        timeout_seconds=way.timeout_seconds,
         keep=kept,
     )
     run(plan, Shown(), server_class=way.server_class)

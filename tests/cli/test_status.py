@@ -92,7 +92,8 @@ def test_the_first_line_and_the_exit_code(
     assert (result.exit_code, line.partition(" | ")[0]) == (code, f"SLEEPWATCH {words}")
     critical, warning, missed, silent = figures
     assert line.partition(" | ")[2] == (
-        f"critical={critical};;0 warning={warning};0 gaps={missed};0 sources=1 unread=3B silent={silent}s;;120"
+        f"critical={critical};;0 warning={warning};0 gaps={missed};0 sources=1 undeliverable=0;0 unread=3B "
+        f"silent={silent}s;;120"
     )
     assert LINE.fullmatch(line)
 

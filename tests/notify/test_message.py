@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from sleepwatch.engine.verdicts import NOT_FREED
 from sleepwatch.model import Incident
 from sleepwatch.notify.message import SPOKEN, About, Place, digest, key_of, message, neutral, title_of
 from sleepwatch.notify.policy import What
@@ -114,6 +115,21 @@ def test_other_messages(what: What) -> None:
     made = message(what, one, PLACE, title_of(incident("crash"), WORDS["crash"], PLACE.host))
     agrees(f"{what}.short.txt", f"{made.title}\n\n{made.short}")
     agrees(f"{what}.long.txt", f"{made.title}\n\n{made.long}")
+
+
+@pytest.mark.parametrize(
+    ("changes", "done"),
+    [
+        ({}, "Done: nothing so far, only this message."),
+        ({"summary": f"It waits, and {NOT_FREED} (timeout)."}, "Done: sleepwatch woke the server; that did not free"),
+        ({"state": "unstuck"}, "Done: sleepwatch woke the server with a completion of one token."),
+        ({"state": "abandoned", "summary": f"It waits, and {NOT_FREED} (timeout)."}, None),
+    ],
+)
+def test_what_was_done(changes: dict[str, Any], done: str | None) -> None:
+    made = message(What.ESCALATED, about(incident("hung-request", **changes)), PLACE, "t")
+    assert ("Done:" in made.short) == (done is not None)
+    assert (done or "") in made.short and (done or "") in made.long
 
 
 def test_a_digest() -> None:
