@@ -94,6 +94,8 @@ def test_what_is_offered(metrics: Metrics) -> None:
         ("sleepwatch_incidents_total", (("kind", "hung-request"), ("severity", "critical"))): 4,
         ("sleepwatch_incidents_open", (("kind", "blind"), ("severity", "warning"))): 1,
         ("sleepwatch_wakes_total", (("outcome", "released"),)): 2,
+        ("sleepwatch_notifications_total", (("outcome", "sent"),)): 3,
+        ("sleepwatch_outbox_oldest_seconds", ()): 5,
     }
     found = _get(metrics)
     assert {key: found[key] for key in found if not key[0].startswith("sleepwatch_process_")} == expected
