@@ -149,6 +149,8 @@ class Service:
         """Tells people, where there is somebody to tell."""
         self._behind: dict[str, str] = {}
         """Sources that were not read to their ends yet, with why what is found there is told in one summary."""
+        self._looks_first = True
+        """These sources have not been looked at before: what is in them was written while nobody watched."""
         self._responder: Responder | None = None
         """Wakes servers, where that is allowed."""
         self._seen: list[WitnessRow] | None = None
@@ -216,6 +218,7 @@ class Service:
         return Sources.named(self.settings) or self._found
 
     def _follow_all(self, sources: Sources, places: Mapping[str, FileCheckpoint | Place | None]) -> Followers:
+        self._looks_first = True
         known = {name: place for name, place in places.items() if isinstance(place, FileCheckpoint)}
         paths = [one.path for one in sources.files]
         files = FollowSet(paths, known, backfill=True, starts=StartMarkers.of(self._rules))
@@ -275,6 +278,7 @@ class Service:
             if not self._is_over(path, follower):
                 blind_us = round(following.blind_seconds * 1e6)
                 watch.look_at_source(follower.state, follower.unread, now, blind_us=blind_us)
+        self._looks_first = False
         if self._witnesses is not None:
             self._witnesses.deliver_answers()
             for watch in self._watches.values():
@@ -375,7 +379,8 @@ class Service:
         if watch is None:
             watch = self._watches[path] = self._new_watch(follower)
             saved = self._saved.get(path)
-            self._behind[path] = "backfill" if saved is None else "downtime"
+            if self._looks_first:
+                self._behind[path] = "backfill" if saved is None else "downtime"
             if saved is not None:
                 self._go_on(watch, saved, now)
             watch.was_blind(self._blind.pop(printable(path), ()))

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from sleepwatch.config import Metrics, Target
+from sleepwatch.config import FileSource, Metrics, Target
 from tests.cases.deaths import SEGV
 from tests.cases.hangs import woken
 from tests.cases.made import log
@@ -178,6 +178,21 @@ def test_what_happened_while_it_was_not_running_is_one_summary(tmp_path: Path) -
         # And now it watches again.
         write(driven, path, _rest("41.5 sleep\n51 cancel 10\n", ""), for_us=30 * SECOND)
         assert [row["what"] for row in rows(driven)] == ["summary", "passed"]
+
+
+def test_what_is_found_in_a_log_that_comes_later_is_told_as_it_happens(tmp_path: Path) -> None:
+    with told(tmp_path, {}, PROGRAM) as driven:
+        driven.service.settings = msgspec.structs.replace(
+            driven.service.settings, file=(FileSource(path=str(tmp_path / "*.log")),)
+        )
+        driven.service._watch_instead(driven.service.settings, driven.service._found, driven.clock.now())
+        fake = _fake(driven)
+        driven.run_for(10 * SECOND)
+        (tmp_path / "later.log").write_bytes(log("0 start\n1 serve 0\n2.1 sleep\n" + SEGV + "0 start\n1 serve 0\n"))
+        driven.run_for(20 * SECOND)
+        assert [parcel.short.split("\n")[0] for parcel in fake.received] == [
+            "HAPPENED, AND IS OVER: the server runs again"
+        ]
 
 
 def test_targets_are_taken_over_by_a_reload(tmp_path: Path) -> None:

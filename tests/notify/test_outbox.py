@@ -109,6 +109,18 @@ def test_a_message_that_was_not_tried_waits_without_an_attempt(tmp_path: Path) -
     assert office.told() == ["opened 1", "opened 2"]
 
 
+def test_what_was_done_with_long_ago_is_forgotten_and_what_waits_is_not(tmp_path: Path) -> None:
+    office = Office(tmp_path, outcome=lambda parcel: "sent" if "llama-1" in parcel.title else "failed")
+    office.happens(incident("crash", 1), incident("crash", 2))
+    office.pass_time(HOUR)
+    for before_us, left in ((0, ["sent", "waiting"]), (office.clock.wall_us + HOUR, ["waiting"])):
+        with office.store.transaction() as transaction:
+            office.desk.forget(transaction, before_us)
+        assert [row["state"] for row in office.rows()] == left
+    assert office.store.connection.execute("SELECT count(*) FROM message").fetchone() == (1,)
+    assert office.store.connection.execute("SELECT count(DISTINCT delivery) FROM attempt").fetchone() == (1,)
+
+
 class History:
     """Incidents come and go, services fail, the daemon is killed; then all is well again."""
 
