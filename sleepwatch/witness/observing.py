@@ -260,7 +260,8 @@ class Witnesses:
                 continue
             server.handle.close()
             server.handle = None
-            watched.witnessed(_ended(life, server, end or End(), watched.log_clock_us(life, now), now))
+            then = Now(server.ended_us, now.wall_us - ago)
+            watched.witnessed(_ended(life, server, end or End(), watched.log_clock_us(life, then), then))
 
     def deliver_answers(self) -> None:
         """Give the watches what they asked for and what took its time."""

@@ -26,8 +26,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 from sleepwatch.model import Incident  # noqa: E402
-from sleepwatch.race.client import HOST, Request, post  # noqa: E402
-from sleepwatch.race.log import ENTERING  # noqa: E402
+from sleepwatch.race.client import HOST, Request, is_sleeping, post  # noqa: E402
 from sleepwatch.race.server import Server  # noqa: E402
 from sleepwatch.store import open_store  # noqa: E402
 from sleepwatch.store.witness import observations  # noqa: E402
@@ -38,6 +37,8 @@ SECONDS = 30.0
 BODY: dict[str, Any] = {"prompt": "Say OK", "n_predict": 4}
 PAUSE_SECONDS = 1.2
 """How long an upload pauses: less than the grace, also counted from the sleep's beginning."""
+AWAKE_PAUSE_SECONDS = 0.3
+"""… and one that ends long before the server falls asleep."""
 
 
 class Traffic:
@@ -79,7 +80,7 @@ class Traffic:
         reply = post(self.port, "/completion", {**BODY, "n_predict": 40, "stream": True}, SECONDS)
         self.answers[f"stream {reply.status if reply else 'none'}"] += 1
 
-    def upload(self) -> Callable[[], None]:
+    def upload(self, pause: float) -> Callable[[], None]:
         """Half a request; what sends the other half, after a pause, and takes the answer."""
         body = json.dumps(BODY).encode()
         connection = http.client.HTTPConnection(HOST, self.port, timeout=SECONDS)
@@ -89,7 +90,7 @@ class Traffic:
         connection.endheaders(body[:10])
 
         def rest() -> None:
-            time.sleep(PAUSE_SECONDS)
+            time.sleep(pause)
             connection.send(body[10:])
             answer = connection.getresponse()
             answer.read()
@@ -121,17 +122,17 @@ class Traffic:
         self.answers[f"behind it {reply.status if reply else 'none'}"] += 1
 
     def asleep(self) -> None:
-        """Wait for the next sleep."""
-        since = len(self.server.log)
-        if self.server.log.wait_for(ENTERING, since=since, seconds=SECONDS) is None:
+        """Wait until it sleeps, by its own word."""
+        if not wait_for(lambda: is_sleeping(self.port) is True):
             raise RuntimeError("the server does not fall asleep")
 
     def cycle(self, number: int) -> None:
         """Some awake traffic, a sleep, and one way to wake."""
         self.pooled()
         self.stream()
-        self.upload()() if number % 3 == 0 else None
-        rest = self.upload() if number % 2 == 0 else None
+        if number % 3 == 0:
+            self.upload(AWAKE_PAUSE_SECONDS)()
+        rest = self.upload(PAUSE_SECONDS) if number % 2 == 0 else None
         self.asleep()
         if rest is not None:
             rest()
