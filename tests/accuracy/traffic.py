@@ -70,10 +70,19 @@ class Traffic:
     def pooled(self) -> None:
         """One completion on each connection of the pool, which then stand open."""
         for one in self.pool:
-            one.request("POST", "/completion", json.dumps(BODY), {"Content-Type": "application/json"})
-            answer = one.getresponse()
-            answer.read()
-            self.answers[f"pooled {answer.status}"] += 1
+            try:
+                status = self._complete(one)
+            except (ConnectionError, http.client.RemoteDisconnected):  # it had stood idle for too long
+                one.close()
+                status = self._complete(one)
+            self.answers[f"pooled {status}"] += 1
+
+    @staticmethod
+    def _complete(connection: http.client.HTTPConnection) -> int:
+        connection.request("POST", "/completion", json.dumps(BODY), {"Content-Type": "application/json"})
+        answer = connection.getresponse()
+        answer.read()
+        return answer.status
 
     def stream(self) -> None:
         """One that is answered piece by piece."""
