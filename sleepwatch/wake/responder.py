@@ -19,6 +19,7 @@ import msgspec
 
 from sleepwatch.engine.ledger import Phase
 from sleepwatch.engine.lives import LifeState, Now
+from sleepwatch.engine.witnesses import cookies
 from sleepwatch.errors import SleepwatchError, StoreError
 from sleepwatch.hosts.processes import PROC, find_servers
 from sleepwatch.model import Incident
@@ -219,6 +220,7 @@ class Responder:
             ),
             settings=server,
             seconds=timeout_seconds(self.settings, life.ledger.reload_us),
+            seen=life.ledger.sleep is not None and bool(cookies(life.ledger.sleep)),
         )
         threading.Thread(target=self._work, args=(work,), name=f"wake {number}", daemon=True).start()
 
@@ -248,7 +250,8 @@ class Responder:
         target, process = find_target(work.place, work.settings, find_servers(self._proc).servers)
         self._messages.put(_Message(work.number, target))
         pid = process.pid if process is not None else None
-        sees = process is not None and why_hidden(pid=pid, url=target.url, proc=self._proc) is None
+        # Whoever saw the stuck connection sees also that it is gone.
+        sees = work.seen or (process is not None and why_hidden(pid=pid, url=target.url, proc=self._proc) is None)
         waiting: list[int] = []
 
         def still_waits() -> bool | None:
@@ -319,6 +322,8 @@ class _Work(msgspec.Struct, frozen=True, kw_only=True):
     place: Place
     settings: WakeServer
     seconds: float
+    seen: bool
+    """The kernel has shown the stuck connection."""
 
 
 def _hang(view: View, life: LifeState, incident: Incident) -> Hang:
