@@ -42,6 +42,7 @@ help:
 	@echo 'make man            manual pages and completions, made from the commands, in build/'
 	@echo 'make deb            the Debian package, in dist/ (DEB_PYTHON=/usr/bin/python3: the distribution'"'"'s)'
 	@echo 'make test-deb       installs it in a fresh minimal Debian, boots that, purges it (root, debootstrap)'
+	@echo 'make newcomer       from that Debian with a llama-server to its first incident, each step timed'
 	@echo 'make evidence       the long forms of all of these, written to $(EVIDENCE)/'
 	@echo 'make clean          remove .venv, caches and build results'
 
@@ -99,6 +100,10 @@ deb: $(VENV)/.installed
 .PHONY: test-deb
 test-deb: $(VENV)/.installed-dev deb
 	@$(PY) -m tests.packaging.fresh_debian --suite $(SUITE) dist/sleepwatch_*.deb
+
+.PHONY: newcomer
+newcomer: $(VENV)/.installed-dev deb
+	@$(PY) -m tests.packaging.newcomer --suite $(SUITE) dist/sleepwatch_*.deb
 
 # Each file of evidence begins with what it was made of and on.
 ON = $$(git rev-parse --short HEAD 2>/dev/null || echo release), $$(date -u +%F), $$(uname -srm), $$(getconf _NPROCESSORS_ONLN) cores

@@ -20,6 +20,7 @@ from tests.system.machine import ROOT, Machine, remove_tmpfs, tmpfs, wait_for
 RECORDED = ROOT / "tests" / "corpus" / "b11368-default-gaveup" / "server.log"
 KEPT = "var/lib/sleepwatch"
 COMPILERS = ("gcc", "cc", "g++", "clang", "tcc", "make", "ld", "rustc", "cargo")
+APT = ("env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-qq", "--no-install-recommends")
 MIRROR = "http://deb.debian.org/debian"
 # What apt and dpkg keep of everything that ever was there, and what a booted system writes by itself.
 _NOT_OURS = (
@@ -53,7 +54,17 @@ def _files(root: Path) -> set[str]:
     return {one for one in found if not one.startswith(_NOT_OURS) and "__pycache__" not in one}
 
 
-def _in(root: Path, *command: str) -> str:
+def debian(suite: str, base: Path) -> Path:
+    """A minimal Debian in ``base``, unless one is there."""
+    if not (base / "etc/debian_version").exists():
+        subprocess.run(
+            ["debootstrap", "--variant=minbase", suite, str(base), MIRROR], check=True, stdout=subprocess.DEVNULL
+        )
+    return base
+
+
+def contained(root: Path, *command: str) -> str:
+    """Run a command in a system that is not booted."""
     done = subprocess.run(
         ["systemd-nspawn", "--quiet", "--register=no", "--keep-unit", "--pipe", f"--directory={root}", *command],
         capture_output=True, text=True, stdin=subprocess.DEVNULL,
@@ -63,37 +74,35 @@ def _in(root: Path, *command: str) -> str:
 
 
 def _mebibytes(root: Path, path: str) -> str:
-    return _in(root, "du", "-sm", f"/{path}").split()[0] + " MiB"
+    return contained(root, "du", "-sm", f"/{path}").split()[0] + " MiB"
 
 
 def check(package: Path, suite: str, base: Path, room: Path) -> None:
     """Everything, in a system of this suite; ``base`` is where it is made, unless it is there."""
     steps = Steps()
-    if not (base / "etc/debian_version").exists():
-        subprocess.run(
-            ["debootstrap", "--variant=minbase", suite, str(base), MIRROR], check=True, stdout=subprocess.DEVNULL
-        )
+    debian(suite, base)
     steps.done(f"debootstrap --variant=minbase: Debian {(base / 'etc/debian_version').read_text().strip()}")
     machine = Machine(room, {}, base)
     root = machine.root
     shutil.copy(package, root / "root" / package.name)
     shutil.copy(RECORDED, root / "root/server.log")
-    apt = ("env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-qq", "--no-install-recommends")
     # What the package needs of the distribution comes first, so that what is left afterwards is the package's own.
-    _in(root, *apt, "update")
-    needed = [one.split()[0] for one in _in(root, "dpkg-deb", "-f", f"/root/{package.name}", "Depends").split(", ")]
-    _in(root, *apt, "install", "-y", *dict.fromkeys(needed))
+    contained(root, *APT, "update")
+    needed = [
+        one.split()[0] for one in contained(root, "dpkg-deb", "-f", f"/root/{package.name}", "Depends").split(", ")
+    ]
+    contained(root, *APT, "install", "-y", *dict.fromkeys(needed))
     before = _files(root)
     steps.done(f"apt-get install {' '.join(dict.fromkeys(needed))}")
-    _in(root, *apt, "install", "-y", f"/root/{package.name}")
+    contained(root, *APT, "install", "-y", f"/root/{package.name}")
     steps.done(f"apt-get install {package.name}: {package.stat().st_size / 1e6:.1f} MB, "
                f"{_mebibytes(root, 'usr/lib/sleepwatch')} in /usr/lib/sleepwatch with its bytecode")  # fmt: skip
-    there = [name for name in COMPILERS if _in(root, "sh", "-c", f"command -v {name} || true").strip()]
+    there = [name for name in COMPILERS if contained(root, "sh", "-c", f"command -v {name} || true").strip()]
     assert not there, there
     print(f"          no {', '.join(COMPILERS)} there")
-    print(f"          {_in(root, 'sleepwatch', '--version').strip()}")
-    _in(root, "sleepwatch", "rules", "test")
-    found = json.loads(_in(root, "sleepwatch", "scan", "--json", "/root/server.log"))["incidents"]
+    print(f"          {contained(root, 'sleepwatch', '--version').strip()}")
+    contained(root, "sleepwatch", "rules", "test")
+    found = json.loads(contained(root, "sleepwatch", "scan", "--json", "/root/server.log"))["incidents"]
     assert [one["kind"] for one in found] == ["hung-request"] * 6
     steps.done("sleepwatch scan finds 6 hung requests in a recorded log")
     try:

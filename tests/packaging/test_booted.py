@@ -29,6 +29,7 @@ WatchdogSec=3
 RestartSec=0
 BindReadOnlyPaths={ROOT} {sys.prefix} {sys.base_prefix}
 """
+_UNITS = ("etc/systemd/system/sleepwatch.service", "etc/systemd/system/served.service")
 # A program of that name that writes what a server wrote, at the server's own pace: asleep from 1.4 s on, woken at
 # 2.0 s, asleep again from 3.3 s on with a request in its queue, whose client gives up at 6.4 s.
 _SERVER = """\
@@ -55,6 +56,11 @@ def installed(machine: Machine) -> Iterator[Machine]:
     machine.run("systemd-sysusers")
     yield machine
     machine.run("systemctl", "stop", "sleepwatch", "served")
+    for path in ("usr/bin/sleepwatch", "usr/bin/llama-server", "usr/lib/sysusers.d/sleepwatch.conf", *_UNITS):
+        (machine.root / path).unlink()
+    for path in ("etc/systemd/system/sleepwatch.service.d", "etc/sleepwatch", "var/lib/sleepwatch"):
+        shutil.rmtree(machine.root / path)
+    machine.run("systemctl", "daemon-reload")
 
 
 def _install(machine: Machine) -> None:

@@ -137,7 +137,7 @@ def _ask(database: sqlite3.Connection, name: str) -> list[tuple[Any, ...]]:
 @pytest.mark.parametrize("name", _queries())
 def test_a_canned_query_runs_on_a_real_database(database: sqlite3.Connection, name: str) -> None:
     rows = _ask(database, name)
-    assert rows or name in ("open_now", "not_seen")
+    assert rows or name in ("open_now", "not_seen", "wakes", "told")  # a scan does neither
 
 
 def test_the_queries_count_what_the_clients_saw(database: sqlite3.Connection) -> None:

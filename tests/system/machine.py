@@ -92,11 +92,11 @@ class Machine:
         """A directory that has this path inside, too."""
         return self._room / "share"
 
-    def run(self, *command: str, check: bool = True) -> str:
-        """Run a command inside; what it prints."""
+    def run(self, *command: str, check: bool = True, seconds: float = 60.0) -> str:
+        """Run a command inside, for so long at most; what it prints."""
         inside = ["nsenter", f"--target={self._leader}", "--mount", "--uts", "--ipc", "--pid", "--net", "--cgroup"]
         done = subprocess.run(
-            [*inside, "--", *command], capture_output=True, text=True, check=False, timeout=60, env={"PATH": _PATH}
+            [*inside, "--", *command], capture_output=True, text=True, check=False, timeout=seconds, env={"PATH": _PATH}
         )
         if check and done.returncode:
             raise AssertionError(f"{' '.join(command)}: status {done.returncode}: {done.stdout}{done.stderr}")

@@ -15,7 +15,7 @@ from sleepwatch.store import open_store
 from tests.support import engine
 from tests.support.needs import need_module
 from tests.system.machine import Machine, wait_for
-from tests.system.racing import Racer, Sent
+from tests.system.racing import KINDS, Racer, Sent, unmatched
 
 pytestmark = pytest.mark.system
 
@@ -23,9 +23,6 @@ RACE_S = 45.0
 CATCH_UP_S = 20.0
 """The daemon, killed last a moment ago, has started again and read what came meanwhile."""
 WANTED = {"llama-tiny.service": "crashed", "llama-wide.service": "hung"}
-KINDS = {"crashed": "sleep-crash", "hung": "hung-request"}
-NEAR_US = 600_000
-"""A request that met the sleep was sent at most this long before or after the sleep's own line."""
 
 
 class Race:
@@ -88,19 +85,8 @@ def race(servers: Machine, ports: dict[str, int]) -> Race:
 
 def test_the_daemon_found_what_the_clients_lost(race: Race) -> None:
     found = race.incidents()
-    unexplained = list(found)
-    for one in race.lost:
-        fitting = [
-            incident
-            for incident in unexplained
-            if incident.kind == KINDS[one.outcome]
-            and incident.server == one.server
-            and incident.opened_us is not None
-            and abs(incident.opened_us - one.sent_us) <= NEAR_US
-        ]
-        assert fitting, f"{one} was not found among {[(i.kind, i.server, i.opened_us) for i in found]}"
-        unexplained.remove(fitting[0])
-    assert not [(i.kind, i.server, i.opened_us, i.reason) for i in unexplained]
+    missed, invented = unmatched(race.lost, found)
+    assert (missed, invented) == ([], [])
     assert race.kills >= 1
     for server in WANTED:  # the last one's restart can come after the race
         *earlier, _ = sorted((one.opened_us, one.state) for one in found if one.server == server)
