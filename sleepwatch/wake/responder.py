@@ -288,7 +288,7 @@ class Responder:
         still_open = any(one is not None and one.state == "open" for one in states.values())
         if still_open and now.monotonic_us < run.settle_until_us:
             return
-        outcome, words = _outcome(done, own_state)
+        outcome, words = outcome_of(done, own_state)
         action = msgspec.structs.replace(
             run.action,
             outcome=outcome,
@@ -355,9 +355,9 @@ def _stored(store: Store, incident: str) -> Incident | None:
     return next(iter(store.incidents(ids=(incident,), possible=True)), None)
 
 
-def _outcome(done: Attempt, incident: Incident | None) -> tuple[str, str]:
+def outcome_of(done: Attempt, incident: Incident | None) -> tuple[str, str]:
     """What a wake came to, by what its request met and by what became of the one that hung."""
-    state = incident.state if incident is not None else "taken back"
+    state = incident.state if incident is not None else None
     if done.sent is None or done.outcome in (UNKNOWN, WOULD_WAKE):
         return done.outcome, done.words
     if state == "unstuck" and incident is not None:
@@ -367,6 +367,11 @@ def _outcome(done: Attempt, incident: Incident | None) -> tuple[str, str]:
         return done.outcome, done.words
     if state == "recovered":
         return outcomes.ALREADY_AWAKE, "another request had woken it"
+    if incident is None:
+        return (
+            outcomes.ABANDONED,
+            "what waited turned out to be no stuck request; an upload that paused looks like one",
+        )
     if state == "abandoned":
         return outcomes.ABANDONED, "its client gave up before the server was awake"
     if state == "lost":

@@ -17,6 +17,7 @@ import msgspec
 import pytest
 
 from sleepwatch.config import FileSource, Settings
+from sleepwatch.engine import Now
 from sleepwatch.model import Incident
 from sleepwatch.replay import Replay
 from sleepwatch.scan import Scan
@@ -25,6 +26,9 @@ from sleepwatch.store import open_store
 from sleepwatch.store.actions import Action, actions, begin_action
 from sleepwatch.store.store import Transition
 from sleepwatch.store.witness import observations
+from sleepwatch.wake.attempt import WOKE, Attempt
+from sleepwatch.wake.policy import FAILURES
+from sleepwatch.wake.responder import outcome_of
 from sleepwatch.wake.settings import Wake, WakeServer
 from tests.reader.reading import rules
 from tests.service.driving import SECOND, FakeClock, share_rules
@@ -352,3 +356,10 @@ def _stuck_line(daemon: Watched) -> Incident:
     daemon.server._say("D que          post: new task, id = 7/1, front = 0")
     daemon.until(daemon.incidents)
     return daemon.incidents()[0]
+
+
+def test_what_is_taken_back_was_no_stuck_request_and_speaks_against_nothing() -> None:
+    sent = Attempt(outcome=WOKE, words="answered", kind="completion", status=200, sent=Now(0, 0), took_us=1)
+    outcome, words = outcome_of(sent, None)
+    assert outcome not in FAILURES
+    assert "no stuck request" in words
