@@ -143,6 +143,7 @@ def _told(database: Path, trial: Trial, *, wait: bool) -> Rescue:
 
 def _look(database: Path, trial: Trial) -> Rescue:
     with open_store(database, read_only=True) as store:
+        store.connection.execute("BEGIN")  # one state of it, while the daemon goes on writing
         for incident in store.incidents(kinds=("hung-request",)):
             if any(one.role == "sleep" and one.clock_us == trial.slept_clock_us for one in incident.evidence):
                 recorded = store.timeline(incident.id)[0].recorded_us
