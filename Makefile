@@ -113,7 +113,7 @@ evidence: $(VENV)/.installed-dev
 	@mkdir -p $(EVIDENCE)
 	{ echo "$(ON)"; $(PY) tests/accuracy/recorded.py; } > $(EVIDENCE)/accuracy.txt
 	{ echo "$(ON)"; $(PY) tests/accuracy/live.py --races 120; } > $(EVIDENCE)/live-accuracy.txt
-	{ echo "$(ON)"; $(PY) tests/wake/rescue.py; $(PY) tests/wake/front.py; } > $(EVIDENCE)/wake.txt
+	{ echo "$(ON)"; $(PY) tests/wake/rescue.py; echo; $(PY) tests/wake/front.py; } > $(EVIDENCE)/wake.txt
 	{ echo "$(ON)"; $(PY) tests/accuracy/followed.py; $(PY) tests/accuracy/traffic.py; } > $(EVIDENCE)/witnesses.txt
 	{ echo "$(ON)"; $(PY) tests/bench/snapshot.py; } >> $(EVIDENCE)/witnesses.txt
 	{ echo "$(ON)"; $(PY) -m tests.bench.compare; } > $(EVIDENCE)/bench.txt
