@@ -317,7 +317,8 @@ def _answer(
     ask: Ask, now: Now, source: str, *, connections: list[Witnessed] | None = None, unseen: str | None = None
 ) -> Event:
     waiting = [one for one in connections or () if one.pending]
-    text = f"connections not seen: {unseen}" if unseen is not None else f"{len(waiting)} waiting for an answer"
+    text = f"{len(waiting)} waiting for an answer" if ask.asleep_us is not None else "looked at again after the wake"
+    text = f"connections not seen: {unseen}" if unseen is not None else text
     fields: dict[str, object] = {
         "life": ask.life,
         "sleep": ask.sleep,
