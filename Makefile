@@ -35,7 +35,8 @@ FIND_PYTHON = for p in $(CANDIDATES); do \
 .PHONY: help
 help:
 	@echo 'make demo           scan recorded logs and show what is found'
-	@echo 'make test           ruff, mypy --strict and all tests but the slow ones'
+	@echo 'make test           ruff, mypy --strict and all tests but the slow ones and those of the next line'
+	@echo 'make test-system    the package under a booted systemd, with real servers raced beside it (root)'
 	@echo 'make accuracy       compare every recording with what its clients saw'
 	@echo 'make live-accuracy  the same against a real server, driven into the race here, and with a daemon beside it'
 	@echo 'make bench          speed and memory beside rg and grep (SIZE=small for a quick look)'
@@ -70,7 +71,12 @@ demo: $(VENV)/.installed
 test: $(VENV)/.installed-dev
 	$(BIN)/ruff check
 	$(BIN)/mypy
-	$(PY) -m pytest -q -m 'not slow'
+	$(PY) -m pytest -q -m 'not slow and not system'
+
+# Root, systemd-nspawn and dpkg; without them its tests are skipped, and counted.
+.PHONY: test-system
+test-system: $(VENV)/.installed-dev
+	$(PY) -m pytest -v -m 'system and not slow'
 
 .PHONY: accuracy
 accuracy: $(VENV)/.installed
