@@ -246,6 +246,8 @@ def _more_problems(settings: Settings) -> Iterator[Problem]:
 
 
 def _target_problems(settings: Settings) -> Iterator[Problem]:
+    if not settings.target:
+        return  # and nothing is loaded: `check` reads the configuration of a daemon that runs
     from sleepwatch.store.merge import KINDS
 
     names = [target.name for target in settings.target]
