@@ -246,10 +246,6 @@ def _more_problems(settings: Settings) -> Iterator[Problem]:
 
 
 def _target_problems(settings: Settings) -> Iterator[Problem]:
-    if not settings.target:
-        return  # and nothing is loaded: `check` reads the configuration of a daemon that runs
-    from sleepwatch.store.merge import KINDS
-
     names = [target.name for target in settings.target]
     for at, target in enumerate(settings.target):
         key, name = f"target[{at}]", target.name
@@ -260,6 +256,8 @@ def _target_problems(settings: Settings) -> Iterator[Problem]:
         if target.command is not None and not (target.command and target.command[0].strip()):
             yield Problem(f"{key}.command", shown(target.command), "must be a program and its arguments, or left out")
         for kind in target.kinds:
+            from sleepwatch.store.merge import KINDS  # late: `check` reads the configuration of a daemon that runs
+
             if kind not in KINDS:
                 yield Problem(f"{key}.kinds", shown(kind), f"must be some of {', '.join(KINDS)}")
 
