@@ -1,4 +1,4 @@
-"""Placing and judging, against a made server that sleeps 60 ms after its last task and fails on demand."""
+"""Placing and judging, against a made server that sleeps 0.4 s after its last task and fails on demand."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ from sleepwatch.race.log import Log
 from sleepwatch.race.server import LifeRecord
 from sleepwatch.race.trial import Placer, Trial
 
-SLEEP_SECONDS = 0.06
+SLEEP_SECONDS = 0.4
+"""Long enough that a busy machine is not late by as much as the half of it."""
+BEFORE_US = -200_000
+TIMEOUT_SECONDS = 1.0
 SHORT = "hi"
 LONG = "a long prompt"
 GARBAGE = "vector::_M_range_check: __n (which is 1074232696) >= this->size() (which is 2000)"
@@ -124,13 +127,13 @@ class MadeServer:
     def _fail(self) -> int:
         match self.fault:
             case "hang":
-                time.sleep(3 * SLEEP_SECONDS)  # until it sleeps
-                if not self._wake.wait(0.5):
+                time.sleep(1.5 * SLEEP_SECONDS)  # until it sleeps
+                if not self._wake.wait(2 * TIMEOUT_SECONDS):
                     self._say("W srv          stop: cancel task, id_task = 7")
                     return 0
                 return self._task(400)
             case "crash":
-                time.sleep(2 * SLEEP_SECONDS)
+                time.sleep(1.5 * SLEEP_SECONDS)
                 self._dead = -11
                 return 0
             case "busy":
@@ -140,7 +143,7 @@ class MadeServer:
             case "close":
                 return 0
             case "slow":
-                time.sleep(0.4)
+                time.sleep(1.5 * TIMEOUT_SECONDS)
                 return self._task(200)
             case _:
                 raise AssertionError(self.fault)
@@ -164,8 +167,8 @@ def server(fault: str) -> Iterator[MadeServer]:
 
 
 def placer(server: MadeServer, **options: bool) -> Placer:
-    made = Placer(server, LONG, timeout_seconds=0.25, patience_seconds=5.0, **options)  # type: ignore[arg-type]
-    assert made.measure_sleep(10) == pytest.approx(SLEEP_SECONDS * 1e6, abs=30_000)
+    made = Placer(server, LONG, timeout_seconds=TIMEOUT_SECONDS, patience_seconds=5.0, **options)  # type: ignore[arg-type]
+    assert made.measure_sleep(10) == pytest.approx(SLEEP_SECONDS * 1e6, abs=150_000)
     return made
 
 
@@ -174,32 +177,32 @@ def place(server: MadeServer, aim_us: int, **options: bool) -> Trial:
 
 
 def test_served_before_the_sleep(server: MadeServer) -> None:
-    trial = place(server, -30_000)
+    trial = place(server, BEFORE_US)
     assert (trial.outcome, trial.status, trial.slept, trial.measured) == ("answered", 400, False, False)
-    assert trial.offset_us == pytest.approx(-30_000, abs=15_000)
-    assert trial.after_task_us == pytest.approx(30_000, abs=30_000)
+    assert trial.offset_us == pytest.approx(BEFORE_US, abs=150_000)
+    assert trial.after_task_us == pytest.approx(-BEFORE_US, abs=150_000)
     assert not trial.lost
 
 
 def test_woken(server: MadeServer) -> None:
-    trial = place(server, 40_000)
+    trial = place(server, 200_000)
     assert (trial.outcome, trial.status, trial.slept, trial.measured) == ("answered", 400, True, True)
     assert trial.slept_clock_us is not None
-    assert 0 < trial.offset_us < 300_000
+    assert trial.offset_us > 0
 
 
 @pytest.mark.parametrize("fault", ["hang"])
 def test_hung(server: MadeServer) -> None:
-    trial = place(server, -30_000)
+    trial = place(server, BEFORE_US)
     assert (trial.outcome, trial.status, trial.is_sleeping, trial.measured) == ("hung", None, True, True)
-    assert trial.latency_us >= 250_000
+    assert trial.latency_us >= TIMEOUT_SECONDS * 1e6
     assert trial.lost
     assert server.log.since(0)[-1].body.endswith(b"cancel task, id_task = 7"), "it has waited until the server noticed"
 
 
 @pytest.mark.parametrize("fault", ["hang"])
 def test_hung_then_answered(server: MadeServer) -> None:
-    trial = place(server, -30_000, patient=True)
+    trial = place(server, BEFORE_US, patient=True)
     assert (trial.outcome, trial.status, trial.is_sleeping) == ("hung-then-answered", 400, True)
     assert trial.lost
 
@@ -207,16 +210,16 @@ def test_hung_then_answered(server: MadeServer) -> None:
 @pytest.mark.parametrize("fault", ["crash"])
 def test_crashed_and_brought_back_for_the_next(server: MadeServer) -> None:
     made = placer(server)
-    trial = made.place(0, -30_000)
+    trial = made.place(0, BEFORE_US)
     assert (trial.outcome, trial.signal, trial.error, trial.life) == ("crashed", 11, "RemoteDisconnected", 0)
     server.fault = ""
-    again = made.place(1, -30_000)
+    again = made.place(1, BEFORE_US)
     assert (again.outcome, again.life, server.revived) == ("answered", 1, 1)
 
 
 @pytest.mark.parametrize("fault", ["busy", "close"])
 def test_refused_by_a_server_that_lives(server: MadeServer, fault: str) -> None:
-    trial = place(server, -30_000)
+    trial = place(server, BEFORE_US)
     assert trial.outcome == "refused"
     assert (trial.status, trial.error) == ((503, None) if fault == "busy" else (None, "RemoteDisconnected"))
     assert trial.lost
@@ -224,14 +227,14 @@ def test_refused_by_a_server_that_lives(server: MadeServer, fault: str) -> None:
 
 @pytest.mark.parametrize("fault", ["garbage"])
 def test_refused_because_the_vocabulary_was_gone(server: MadeServer) -> None:
-    trial = place(server, -30_000)
+    trial = place(server, BEFORE_US)
     assert (trial.outcome, trial.status, trial.error) == ("refused", 400, GARBAGE)
     assert trial.lost
 
 
 @pytest.mark.parametrize("fault", ["slow"])
 def test_slow_is_no_answer_in_time_from_a_server_that_does_not_sleep(server: MadeServer) -> None:
-    trial = place(server, -30_000)
+    trial = place(server, BEFORE_US)
     assert (trial.outcome, trial.status, trial.is_sleeping) == ("slow", 200, None)
     assert not trial.lost
 
@@ -239,7 +242,7 @@ def test_slow_is_no_answer_in_time_from_a_server_that_does_not_sleep(server: Mad
 def test_warm_sends_a_short_one_in_front(server: MadeServer) -> None:
     made = placer(server, warm=True)
     before = len(server.requests)
-    trial = made.place(0, -30_000)
+    trial = made.place(0, BEFORE_US)
     assert server.requests[before:] == ["hi", "hi", LONG]  # the task before, the one in front, the request
     assert (trial.outcome, trial.slept) == ("answered", False)
 
@@ -248,11 +251,11 @@ def test_a_server_that_answers_nothing_ends_the_measurement(server: MadeServer) 
     made = placer(server)
     server.serve = lambda prompt: 0  # type: ignore[method-assign]
     with pytest.raises(SleepwatchError, match="no answer three times in a row"):
-        made.place(0, -30_000)
+        made.place(0, BEFORE_US)
 
 
 def test_a_server_that_refuses_completions_ends_the_measurement(server: MadeServer) -> None:
     made = placer(server)
     server.serve = lambda prompt: 501  # type: ignore[method-assign]
     with pytest.raises(SleepwatchError, match="got status 501, and the log shows no slot for it"):
-        made.place(0, -30_000)
+        made.place(0, BEFORE_US)
