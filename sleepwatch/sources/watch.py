@@ -74,11 +74,6 @@ class Watch:
         with contextlib.suppress(BlockingIOError):  # full: it will wake anyway
             os.write(self._write_fd, b"\0")
 
-    @property
-    def wake_fd(self) -> int:
-        """For ``signal.set_wakeup_fd``."""
-        return self._write_fd
-
     def close(self) -> None:
         """End the threads that listen, give all descriptors back."""
         if self._observer is not None:
