@@ -6,9 +6,11 @@ import contextlib
 import os
 import sqlite3
 import stat
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from sleepwatch.clock import SystemClock
 from sleepwatch.errors import StoreError
 
 APPLICATION = "sleepwatch"
@@ -16,6 +18,7 @@ SCHEMA_VERSION = 5
 """What this program reads and writes. Equal to the last migration's; here so that opening does not load them."""
 
 BUSY_TIMEOUT_MS = 5_000
+_TRY_AGAIN_S = 0.02
 
 SERVICE_PATH = Path("/var/lib/sleepwatch/sleepwatch.db")
 """Of root and of the systemd unit (packaging/systemd)."""
@@ -60,7 +63,7 @@ def connect(path: Path, *, create: bool, read_only: bool, busy_timeout_ms: int) 
                         hint=f"`sleepwatch scan --db {path} LOG` brings it up to date",
                     )
             else:
-                connection.execute("PRAGMA journal_mode = WAL")
+                _write_ahead(connection, busy_timeout_ms)
                 connection.execute("PRAGMA synchronous = FULL")
                 connection.execute("PRAGMA foreign_keys = ON")
                 if version < SCHEMA_VERSION:
@@ -123,6 +126,19 @@ def _try(uri: str, busy_timeout_ms: int) -> sqlite3.Connection:
         connection.close()
         raise
     return connection
+
+
+def _write_ahead(connection: sqlite3.Connection, busy_timeout_ms: int) -> None:
+    """Use a write-ahead log. SQLite refuses that at once where it would wait for others elsewhere: so try again."""
+    until_us = SystemClock.now().monotonic_us + busy_timeout_ms * 1000
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if _code(error) != sqlite3.SQLITE_BUSY or SystemClock.now().monotonic_us >= until_us:
+                raise
+        time.sleep(_TRY_AGAIN_S)
 
 
 def _version(connection: sqlite3.Connection, path: Path) -> int:
