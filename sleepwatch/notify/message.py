@@ -180,7 +180,8 @@ def _head(what: What, about: About) -> str:
     if what is What.ESCALATED:
         return f"{_HEADS[what]}: {incident.severity}, {about.words.title}"
     if what in (What.RECOVERED, What.PASSED):
-        lasted = f" after {duration_words(incident.duration_us)}" if incident.duration_us is not None else ""
+        lasted_us = incident.duration_us if incident.kind in (*HANGS, "blind") else None  # a death is a moment
+        lasted = f" after {duration_words(lasted_us)}" if lasted_us is not None else ""
         return f"{_HEADS[what]}{lasted}: {_end(incident)}"
     return _HEADS[what]
 

@@ -123,7 +123,7 @@ def test_a_hang_and_a_crash_are_told_and_so_are_their_ends(tmp_path: Path) -> No
     assert sorted(clock for one in hangs if (clock := sleep_clock(one))) == hung
     assert [one.state for one in hangs] == ["recovered"] * len(hung)
     for one in found:
-        heads = [message["message"].partition(":")[0] for message in told[one.id]]
+        heads = [message["message"].split()[0].rstrip(":") for message in told[one.id]]
         assert heads == (["NEW", "OVER"] if one.state != "open" else ["NEW"])
         assert len({message["title"] for message in told[one.id]}) == 1
     restarted = [one for one in found if one.kind == "sleep-crash" and one.state == "restarted"]
