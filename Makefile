@@ -36,7 +36,7 @@ FIND_PYTHON = for p in $(CANDIDATES); do \
 help:
 	@echo 'make demo           scan recorded logs and show what is found'
 	@echo 'make test           ruff, mypy --strict and all tests but the slow ones and those of the next line'
-	@echo 'make test-system    the package under a booted systemd, with real servers raced beside it (root)'
+	@echo 'make test-system    a booted systemd, the service as shipped in it, real servers raced beside it (root)'
 	@echo 'make accuracy       compare every recording with what its clients saw'
 	@echo 'make live-accuracy  the same against a real server, driven into the race here, and with a daemon beside it'
 	@echo 'make bench          speed and memory beside rg and grep (SIZE=small for a quick look)'
