@@ -402,6 +402,7 @@ class Engine:
         if not twin:
             if life.ledger.phase is Phase.RELOADING:
                 life.ledger.phase = Phase.AWAKE  # only an awake loop falls asleep
+            witnesses.falls_asleep_again(life.ledger)
             self._judge(life)
             self._settle(life)
         if not life.ledger.apply(event):

@@ -38,7 +38,7 @@ class Pending:
 
     __slots__ = (
         "answered", "arrival", "before", "cancelled", "connection", "extra", "formatted", "gone", "held", "idle",
-        "launched", "left", "more_tasks", "number", "posted", "resumed", "task",
+        "launched", "left", "more_tasks", "number", "posted", "resumed", "still", "stood_us", "task",
     )  # fmt: skip
 
     def __init__(self, *, before: bool) -> None:
@@ -67,6 +67,10 @@ class Pending:
         """More came in on it: what had come was no whole request."""
         self.idle: Event | None = None
         """It waits although the server is awake and has nothing to do."""
+        self.still: Event | None = None
+        """The first look after the wake that showed it waiting beside a server with nothing to do."""
+        self.stood_us = 0
+        """For so long it was seen so."""
         self.left: Event | None = None
         """It was not there any more."""
         self.gone: Event | None = None
@@ -103,7 +107,7 @@ class Sleep:
     __slots__ = (
         "arrivals", "cancelled", "closed", "enter", "events", "exit", "freed", "launches", "mark", "miscounted",
         "numbered", "ordinal", "passed_before", "pendings", "props", "props_asked", "proxied", "ready", "snapshot",
-        "stopping", "twins", "unseen", "unseen_exit", "wake_failed", "waked",
+        "stopping", "twins", "unseen", "unseen_exit", "uploads", "wake_failed", "waked",
     )  # fmt: skip
 
     def __init__(self, enter: Event | None, ordinal: int, mark: int) -> None:
@@ -143,6 +147,8 @@ class Sleep:
         """The first look at the connections, taken as it fell asleep."""
         self.unseen: str | None = None
         """Why the connections could not be looked at."""
+        self.uploads: dict[int, int] = {}
+        """Connections that are no requests, by cookie, with what had come on them: see :meth:`unanswered`."""
         self.props_asked = False
         self.props: Event | None = None
         """The server's own word whether it sleeps."""
@@ -161,6 +167,32 @@ class Sleep:
     def slept_us(self) -> int | None:
         """How long it slept until the wake, by the log clock, else by wall time; None where neither tells."""
         return elapsed_us(self.enter, self.exit)
+
+    def unanswered(self) -> dict[int, int]:
+        """When the server falls asleep again: the connections that met this sleep and were not answered in between.
+
+        It falls asleep only when nothing runs and nothing is queued. So as long as nothing more comes on them, what
+        came is no whole request.
+        """
+        seen = {} if self.snapshot is None else {one["cookie"] for one in self.snapshot.fields["connections"]}
+        stood = {cookie: received for cookie, received in self.uploads.items() if cookie in seen}
+        for one in self.pendings:
+            if one.connection is not None and not (one.cancelled or one.answered or one.resumed or one.gone):
+                stood[one.connection.fields["cookie"]] = one.connection.fields["received"]
+        return stood
+
+    def take_up(self, *, last: bool) -> bool:
+        """Give launches behind the wake to the requests that lay in the queue, which are first in it.
+
+        Behind them comes the one that woke the server; without ``last`` the last launch is taken to be that one's.
+        """
+        taken = {one.task for one in self.pendings if one.launched is not None}
+        free = [launch for launch in self.launches if launch.fields["id"] not in taken]
+        held = [one for one in self.pendings if one.held and one.in_no_line and not (one.resumed or one.idle)]
+        pairs = list(zip(held, free if last else free[:-1], strict=False))
+        for one, launch in pairs:
+            one.launched, one.task = launch, launch.fields["id"]
+        return bool(pairs)
 
     def posted(self, task: int, event: Event) -> bool:
         """A post of a task; one of several of a request, which follow each other, is none of its own."""
@@ -336,7 +368,9 @@ class Ledger:
         self._goes_on(event)
         self.sleep_mode = True
         self.sleeps += 1
-        self.sleep = Sleep(event, self.sleeps, self.mark)
+        before, self.sleep = self.sleep, Sleep(event, self.sleeps, self.mark)
+        if before is not None and before.exit is not None:
+            self.sleep.uploads = before.unanswered()
         for arrival in self.arrivals:
             pending = Pending(before=True)
             if arrival.type == "request.formatted":
@@ -531,13 +565,11 @@ class Ledger:
             came = sleep.proxied
         else:
             self._count_launch()
-            held = next((p for p in sleep.pendings if p.held and p.followed and p.in_no_line), None)
-            if held is not None:  # what lay in the queue is first in it
-                held.launched, held.task = event, task
+            taken_up = sleep.take_up(last=False)
             if len(sleep.launches) == 2 and self._together(sleep.launches):
                 sleep.twins = (sleep.launches[0], sleep.launches[1])
                 return True
-            return held is not None
+            return taken_up
         explained = sum(1 for p in sleep.pendings if p.extra is not None)
         if len(sleep.launches) - came <= explained:
             self._count_launch()

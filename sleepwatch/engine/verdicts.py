@@ -496,7 +496,8 @@ def _by_connections(sleep: Sleep) -> str:
     """What the look at the connections says of how many requests were in flight."""
     if sleep.snapshot is None:
         return ""
-    pending = sum(one["pending"] for one in sleep.snapshot.fields["connections"])
+    shown = sleep.snapshot.fields["connections"]
+    pending = sum(one["pending"] and sleep.uploads.get(one["cookie"]) != one["received"] for one in shown)
     return f"; as it fell asleep the kernel showed {_requests(pending)} on its connections without an answer"
 
 

@@ -21,6 +21,8 @@ SOON_US = 250_000
 SOON_FOR_US = 10_000_000
 IDLE_US = 3_000_000
 """A server that is awake for so long and has nothing to do has no request left."""
+STOOD_US = 500_000
+"""… and at one that falls asleep again after this: an answer leaves within milliseconds of its request's end."""
 PROPS_US = 1_000_000
 """So long a sleep with something pending is worth the question whether the server sleeps."""
 
@@ -63,11 +65,14 @@ def snapshot(ledger: Ledger, sleep: Sleep, event: Event) -> None:
         known.add(_of(pending).cookie)
         if pending.followed:
             _follow(ledger, pending, by_cookie.get(_of(pending).cookie), event, asleep_us)
+    if asleep_us is None and sleep.exit is not None:
+        _take_up(ledger, sleep, event)
     if asleep_us is None or ledger.phase is not Phase.ASLEEP or sleep.exit is not None:
         return
     if sleep.snapshot is None:
         sleep.snapshot, sleep.unseen = event, None
     fresh = [one for one in seen if one.pending and one.cookie not in known]
+    fresh = [one for one in fresh if sleep.uploads.get(one.cookie) != one.received]
     # The requests that came last are those a line was printed of, if one was: an older arrival was more likely refused.
     unseen = [p for p in sleep.pendings if not (p.connection or p.cancelled or is_stale(sleep, p))]
     unseen = unseen[-len(fresh) :] if fresh else []
@@ -99,8 +104,37 @@ def _follow(ledger: Ledger, pending: Pending, now: Witnessed | None, event: Even
     elif asleep_us is not None:
         if asleep_us >= GRACE_US and pending.held is None:
             pending.held = shown
-    elif event.fields.get("awake_us", 0) >= IDLE_US and ledger.phase is Phase.AWAKE and not ledger.busy:
-        pending.idle = shown
+    elif ledger.phase is not Phase.AWAKE or ledger.busy:
+        pending.still, pending.stood_us = None, 0
+    else:
+        awake_us = event.fields["awake_us"]
+        pending.still = pending.still or event
+        pending.stood_us = awake_us - pending.still.fields["awake_us"]
+        if awake_us >= IDLE_US:
+            pending.idle = shown
+
+
+def falls_asleep_again(ledger: Ledger) -> None:
+    """It does so only when nothing runs and nothing is queued: what was seen to wait on beside that is no request."""
+    sleep = ledger.sleep
+    if sleep is None or sleep.exit is None:
+        return
+    for pending in sleep.pendings:
+        if pending.followed and pending.still is not None and pending.stood_us >= STOOD_US:
+            pending.idle = pending.still
+
+
+def _take_up(ledger: Ledger, sleep: Sleep, event: Event) -> None:
+    """The last launch behind a wake is a stuck request's, and not the waker's, where a look says so."""
+    if sleep.waked is None:
+        # Its connection has ended and no cancel was printed, so it was answered. The waker may have given up.
+        shown = any(one.answered or one.gone for one in sleep.pendings)
+    else:
+        # Ours is answered soon: one token. What still runs then is not ours.
+        runs = event.fields.get("awake_us", 0) >= IDLE_US and bool(ledger.busy)
+        shown = runs or any(one.answered for one in sleep.pendings)
+    if shown:
+        sleep.take_up(last=True)
 
 
 def next_look_us(ledger: Ledger, waited_us: int) -> int | None:

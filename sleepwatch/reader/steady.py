@@ -25,8 +25,8 @@ SUMMED = ("request.launched", "request.released", "request.cancelled", "request.
 """Events whose lines can be summed up while a server is awake and its log prints no arrivals."""
 _ALWAYS = "request.internal"
 """One of them decides nothing at any time: each decode step posts one at ``-lv 5``."""
-_STEADY = 2
-"""Launches after a wake that are handed on one by one: a verdict may turn on them."""
+_STEADY = 16
+"""Launches after a wake that are handed on one by one: a verdict may turn on them, as so many hung in the sleep."""
 
 
 class Whole(NamedTuple):

@@ -234,6 +234,102 @@ def test_a_connection_that_ends_without_a_cancel_is_only_possible() -> None:
     assert (one.confidence, one.state) == ("possible", "abandoned")
 
 
+WAKE = "20 wake\n20.1 ready\n"
+
+
+def woken_by_us(rest: str, *connections: Witnessed) -> Seen:
+    """As :func:`hung`, and woken by us at 20 s."""
+    live = hung(SLEEP + WAKE + rest, *connections)
+    (life,) = live.engine.lives
+    sent = Event(
+        type="wake.sent", origin=life.origin, offset=0, text=b"", fields={"life": life.key, "words": ""},
+        clock_us=19_900_000, source="live: wake",
+    )  # fmt: skip
+    live._take(live.engine.feed(sent))
+    return live
+
+
+def test_our_own_launch_is_not_taken_for_the_one_of_an_upload() -> None:
+    live = woken_by_us("20.2 serve 2\n")
+    live.until(20.3)
+    assert (live.only().state, live.only().task) == ("open", None)
+    for second in (20.3, 20.6, 24):
+        live.tick(second)
+        live.look(later(received_ms=18_000))
+    assert live.standing == []
+
+
+def test_a_stalled_upload_is_no_request_in_the_next_sleep_either() -> None:
+    live = woken_by_us("20.2 serve 2\n30 sleep\n60 wake\n60.1 ready\n60.2 serve 4\n90 sleep\n")
+    for second in (20.3, 20.6, 24):
+        live.until(second)
+        live.tick(second)
+        live.look(later(received_ms=18_000))
+    for second in (30, 90):
+        live.until(second)
+        live.tick(second)
+        live.look(later(received_ms=(second - 2) * 1000))
+        live.tick(second + 2.1)
+        assert [ask for ask in live.last_asks if ask.what == "snapshot"] == []
+    assert live.standing == []
+
+
+def test_where_it_soon_falls_asleep_again_the_upload_is_known_by_that() -> None:
+    live = woken_by_us("20.2 serve 2\n21.2 sleep\n")
+    live.until(20.3)
+    for second in (20.3, 20.6, 20.9):
+        live.tick(second)
+        live.look(later(received_ms=18_000))
+    assert live.only().state == "open"
+    live.until(21.2)
+    assert live.standing == []
+    live.tick(21.2)
+    live.look(later(received_ms=19_140))
+    live.tick(23.4)
+    assert live.standing == []
+
+
+def test_more_of_an_upload_makes_it_a_request_again() -> None:
+    live = hung(SLEEP + WAKE + "20.2 serve 2\n30 sleep\n")
+    live.until(30)
+    live.tick(30)
+    live.look(later(received=90_000, received_ms=40))
+    live.tick(32.1)
+    live.look(later(received=90_000, received_ms=2_140))
+    assert [one.log_opened_us for one in live.standing][-1] == 30_000_000
+
+
+def test_of_three_that_hang_the_launches_are_told_apart_from_ours_though_their_clients_leave_at_once() -> None:
+    connections = [later(cookie=at, peer=f"10.0.0.9:{at}") for at in (7, 8, 9)]
+    live = woken_by_us("20.2 launch 2\n20.21 release 2\n20.22 launch 3\n20.23 release 3\n"
+                       "20.24 launch 4\n20.25 release 4\n20.26 launch 5\n20.27 release 5\n", *connections)  # fmt: skip
+    live.until(20.215)
+    for second in (20.215, 20.216):
+        live.tick(second)
+        live._take(live.engine.feed(msgspec.structs.replace(_gone(live), clock_us=round(second * 1e6))))
+    live.until()
+    assert [(one.state, one.task) for one in live.standing] == [("unstuck", 2), ("unstuck", 3), ("unstuck", 4)]
+
+
+def _gone(live: Seen) -> Event:
+    """A look after the wake that shows no connection."""
+    (life,) = live.engine.lives
+    assert life.ledger.sleep is not None
+    fields = {"life": life.key, "sleep": life.ledger.sleep.key, "asleep_us": None, "awake_us": 0, "unseen": None}
+    return Event(
+        type="witness.snapshot", origin=life.origin, offset=0, text=b"seen", fields={**fields, "connections": []}
+    )
+
+
+def test_a_long_prompt_that_runs_behind_our_wake_is_not_ours() -> None:
+    live = woken_by_us("20.2 launch 2\n")
+    live.until(20.2)
+    live.tick(23.5)
+    live.look(later(received_ms=21_000))
+    one = live.only()
+    assert (one.state, one.task, one.confidence) == ("unstuck", 2, "probable")
+
+
 def test_its_own_word_that_it_is_awake_takes_it_back() -> None:
     live = Seen(SLEEP)
     live.tick(0)
