@@ -107,7 +107,7 @@ class Sleep:
     __slots__ = (
         "arrivals", "cancelled", "closed", "enter", "events", "exit", "freed", "launches", "mark", "miscounted",
         "numbered", "ordinal", "passed_before", "pendings", "props", "props_asked", "proxied", "ready", "snapshot",
-        "stopping", "twins", "unseen", "unseen_exit", "uploads", "wake_failed", "waked",
+        "stopping", "summed", "twins", "unseen", "unseen_exit", "uploads", "wake_failed", "waked",
     )  # fmt: skip
 
     def __init__(self, enter: Event | None, ordinal: int, mark: int) -> None:
@@ -127,6 +127,8 @@ class Sleep:
         self.proxied = 0
         """Requests a router passed on since ``enter`` (polls are among them)."""
         self.launches: list[Event] = []
+        self.summed = 0
+        """Launches behind those, of which only the number is known: what came with the wake was the many that hung."""
         self.closed = False
         """What lay in the queue has been launched by now: later launches are not counted any more."""
         self.twins: tuple[Event, Event] | None = None
@@ -530,6 +532,9 @@ class Ledger:
             if len(self.busy) < 4096:
                 self.busy[launch.fields["id"]] = launch
         self.requests += fields["launched"]
+        if self.sleep is not None and self.sleep.exit is not None and not self.sleep.closed and fields["launched"]:
+            self.sleep.summed += fields["launched"]
+            changed = changed or any(one.held for one in self.sleep.pendings)
         self.served = True
         self.last_active_us = event.clock_us
         return changed

@@ -339,6 +339,8 @@ def _hang_state(sleep: Sleep, pending: Pending, ended: str | None) -> tuple[str,
         by_stop = sleep.stopping is not None and pending.cancelled.seq > sleep.stopping.seq
         return "lost" if by_stop else "abandoned", pending.cancelled
     freed = pending.launched or pending.answered
+    if freed is None and pending.gone and sleep.exit and sleep.summed and pending.gone.seq > sleep.exit.seq:
+        freed = pending.gone  # no cancel was printed, so it left because it was answered
     if freed is not None:
         return "unstuck" if sleep.waked is not None else "recovered", freed
     if pending.gone is not None:

@@ -311,6 +311,21 @@ def test_of_three_that_hang_the_launches_are_told_apart_from_ours_though_their_c
     assert [(one.state, one.task) for one in live.standing] == [("unstuck", 2), ("unstuck", 3), ("unstuck", 4)]
 
 
+def test_of_many_that_hang_none_is_said_to_have_given_up_because_its_launch_was_only_counted() -> None:
+    connections = [later(cookie=at, peer=f"10.0.0.9:{at}") for at in range(40)]
+    launches = "".join(
+        f"{20.2 + at / 1000:.3f} launch {at}\n{20.2005 + at / 1000:.4f} release {at}\n" for at in range(2, 43)
+    )
+    live = woken_by_us(launches + "23 launch 99\n", *connections)
+    live.until(20.29)
+    for second in (20.29, 20.6):
+        live.tick(second)
+        live._take(live.engine.feed(msgspec.structs.replace(_gone(live), clock_us=round(second * 1e6))))
+    live.until()
+    assert {one.state for one in live.standing} == {"unstuck"}
+    assert len(live.standing) == 40
+
+
 def _gone(live: Seen) -> Event:
     """A look after the wake that shows no connection."""
     (life,) = live.engine.lives
