@@ -183,18 +183,22 @@ class Sleep:
                 stood[one.connection.fields["cookie"]] = one.connection.fields["received"]
         return stood
 
-    def take_up(self, *, last: bool) -> bool:
+    def take_up(self, *, runs: bool = False) -> bool:
         """Give launches behind the wake to the requests that lay in the queue, which are first in it.
 
-        Behind them comes the one that woke the server; without ``last`` the last launch is taken to be that one's.
+        Behind them comes the one that woke the server. So where there are fewer launches, not all that waited were
+        requests, and only an answer or an end tells which; ``runs``: what runs now is none of our own wake's.
         """
         taken = {one.task for one in self.pendings if one.launched is not None}
         free = [launch for launch in self.launches if launch.fields["id"] not in taken]
         held = [one for one in self.pendings if one.held and one.in_no_line and not (one.resumed or one.idle)]
-        pairs = list(zip(held, free if last else free[:-1], strict=False))
-        for one, launch in pairs:
+        held = [one for one in held if not (one.gone and self.exit and one.gone.seq < self.exit.seq)]
+        if not runs and len(free) <= len(held):
+            told = [one for one in held if one.answered or (one.gone and (self.waked is None or len(free) > 1))]
+            held = told
+        for one, launch in zip(held, free, strict=False):
             one.launched, one.task = launch, launch.fields["id"]
-        return bool(pairs)
+        return bool(held and free)
 
     def posted(self, task: int, event: Event) -> bool:
         """A post of a task; one of several of a request, which follow each other, is none of its own."""
@@ -570,7 +574,7 @@ class Ledger:
             came = sleep.proxied
         else:
             self._count_launch()
-            taken_up = sleep.take_up(last=False)
+            taken_up = sleep.take_up()
             if len(sleep.launches) == 2 and self._together(sleep.launches):
                 sleep.twins = (sleep.launches[0], sleep.launches[1])
                 return True

@@ -66,7 +66,9 @@ def snapshot(ledger: Ledger, sleep: Sleep, event: Event) -> None:
         if pending.followed:
             _follow(ledger, pending, by_cookie.get(_of(pending).cookie), event, asleep_us)
     if asleep_us is None and sleep.exit is not None:
-        _take_up(ledger, sleep, event)
+        # Ours is answered soon: one token. What runs for longer is not ours.
+        ours_is_over = sleep.waked is not None and event.fields.get("awake_us", 0) >= IDLE_US
+        sleep.take_up(runs=ours_is_over and bool(ledger.busy))
     if asleep_us is None or ledger.phase is not Phase.ASLEEP or sleep.exit is not None:
         return
     if sleep.snapshot is None:
@@ -122,19 +124,6 @@ def falls_asleep_again(ledger: Ledger) -> None:
     for pending in sleep.pendings:
         if pending.followed and pending.still is not None and pending.stood_us >= STOOD_US:
             pending.idle = pending.still
-
-
-def _take_up(ledger: Ledger, sleep: Sleep, event: Event) -> None:
-    """The last launch behind a wake is a stuck request's, and not the waker's, where a look says so."""
-    if sleep.waked is None:
-        # Its connection has ended and no cancel was printed, so it was answered. The waker may have given up.
-        shown = any(one.answered or one.gone for one in sleep.pendings)
-    else:
-        # Ours is answered soon: one token. What still runs then is not ours.
-        runs = event.fields.get("awake_us", 0) >= IDLE_US and bool(ledger.busy)
-        shown = runs or any(one.answered for one in sleep.pendings)
-    if shown:
-        sleep.take_up(last=True)
 
 
 def next_look_us(ledger: Ledger, waited_us: int) -> int | None:

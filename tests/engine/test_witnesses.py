@@ -259,6 +259,21 @@ def test_our_own_launch_is_not_taken_for_the_one_of_an_upload() -> None:
     assert live.standing == []
 
 
+def test_beside_a_request_that_hangs_an_upload_is_not_confirmed() -> None:
+    upload, stuck = later(cookie=6, peer="10.0.0.8:1", received_ms=9_000), HUNG
+    live = woken_by_us("20.2 launch 2\n20.201 release 2\n20.21 launch 3\n20.211 release 3\n", upload, stuck)
+    live.until(20.211)
+    live.tick(20.3)
+    live.look(later(upload, received_ms=27_000), later(sent=300, sent_ms=5))
+    found = {one.summary.split()[4]: one for one in live.standing}
+    assert (found["10.0.0.8:1"].state, found["10.0.0.8:1"].confidence) == ("open", "probable")
+    assert (found["10.0.0.9:40000"].state, found["10.0.0.9:40000"].task) == ("unstuck", 2)
+    for second in (20.6, 24):
+        live.tick(second)
+        live.look(later(upload, received_ms=31_000))
+    assert [one.state for one in live.standing] == ["unstuck"]
+
+
 def test_a_stalled_upload_is_no_request_in_the_next_sleep_either() -> None:
     live = woken_by_us("20.2 serve 2\n30 sleep\n60 wake\n60.1 ready\n60.2 serve 4\n90 sleep\n")
     for second in (20.3, 20.6, 24):
