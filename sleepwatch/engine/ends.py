@@ -141,6 +141,7 @@ def claim_unit(waiting: list[tuple[str, Event]], event: Event) -> tuple[str, Eve
         if same_host(started.origin, origin)
         and started.wall_us is not None
         and event.wall_us is not None
+        and not (origin.boot and started.fields.get("invocation"))  # this carrier tells units: it will tell
         and -1_000_000 <= event.wall_us - started.wall_us <= STARTED_US
     ]
     claimed = next((one for one in near if _stem(origin) in one[0]), near[0] if near else None)

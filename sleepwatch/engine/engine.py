@@ -303,6 +303,24 @@ class Engine:
             self._claim_reports(life)
         return life
 
+    def _unit_is_known(self, event: Event) -> None:
+        """Its carrier tells only now whose process this is: its first lines were read too early for that."""
+        life = self._lives.get(event.origin)
+        if life is None or life.unit == event.origin.unit:
+            return
+        server = self._server_of(event.origin, life.parent, None)
+        before = server.last
+        if life.server.last is life:
+            life.server.last = None
+        life.unit, life.server, server.last = event.origin.unit, server, life
+        if server.sleep_mode:
+            life.ledger.sleep_mode = True
+        if before is not None and not before.ended:
+            self._ended_by_start(before, life.started)
+        elif before is not None and before.exit is not None:
+            self._judge(before)
+        self._judge(life)
+
     def _claim_reports(self, life: LifeState) -> None:
         """A report about this life's unit that could not be placed was about the process before it."""
         for report in [one for one in self._unclaimed if one.fields.get("unit") == life.unit]:
@@ -866,6 +884,7 @@ class Engine:
 _SPECIAL: dict[str, Callable[[Engine, Event], None]] = {
     "line.stamped": Engine._stamped_line,
     "line.head-end": Engine._stamped_line,
+    "line.unit": Engine._unit_is_known,
     "process.exit": Engine._process_exit,
     "process.frame": Engine._frame_line,
     "process.signal": Engine._signal_line,

@@ -99,6 +99,8 @@ class JournalEntries(Framed):
         self._pieces = Pieces()
         self._processes: dict[tuple[str, str], tuple[str, str | None]] = {}
         """Boot and process id → the unit and invocation its lines named."""
+        self._nameless: dict[tuple[str, str], list[Values]] = {}
+        """… → its writers that are kept, of lines that named none."""
 
     def entry(
         self, values: Values, message: bytes | None, offset: int, wall_us: int | None, places: Places, out: list[Record]
@@ -157,6 +159,8 @@ class JournalEntries(Framed):
             if len(self._processes) >= _PROCESSES_LIMIT:
                 self._processes.clear()
             self._processes[process] = unit, get("_SYSTEMD_INVOCATION_ID")
+            for nameless in self._nameless.pop(process, ()):
+                self._writers.pop(nameless, None)
         elif all(process) and process in self._processes:
             # journald reads a process's unit when it reads its line; by then the process can be gone (systemd#1347).
             unit, run = self._processes[process]
@@ -184,7 +188,10 @@ class JournalEntries(Framed):
         )
         if len(self._writers) >= _WRITERS_LIMIT:
             self._writers.clear()
+            self._nameless.clear()
         self._writers[values] = writer
+        if unit is None and all(process):
+            self._nameless.setdefault(process, []).append(values)
         return writer
 
 

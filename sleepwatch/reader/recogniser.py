@@ -58,6 +58,8 @@ class Recogniser:
         self.head_key = b""
         """The source's first lines: the identity of streams without stamps."""
         self.streams: dict[tuple[Writer, str | None], Stream] = {}
+        self._nameless: dict[tuple[str | None, str | None, int | None, str | None], Stream] = {}
+        """Host, boot, process id and port → the stream of a process whose unit its carrier has not told."""
         self.wanting: dict[Stream, int] = {}
         """Streams whose life has not shown its first stamped lines yet, with the lines left to look at."""
         self.server_lines = 0
@@ -250,9 +252,27 @@ class Recogniser:
             if parent is None or (parent.is_server and not parent.is_router):
                 return None  # text of a server that is no router
         if stream is None:
-            stream = Stream(self._origin(record, ports, parent.origin if parent is not None else None))
+            stream = self._named(record, ports)
+            if stream is None:
+                stream = Stream(self._origin(record, ports, parent.origin if parent is not None else None))
+                self._note_nameless(stream)
             self.streams[writer, ports] = stream
         return stream
+
+    def _named(self, record: Record | None, ports: str | None) -> Stream | None:
+        """The stream of the same process's first lines, of which its carrier did not know yet whose it is."""
+        if record is None or record.unit is None:
+            return None
+        stream = self._nameless.pop((record.host, record.boot, record.pid, ports), None)
+        if stream is not None:
+            stream.origin.unit, stream.origin.invocation = record.unit, record.invocation
+            self.sink(Event(type="line.unit", origin=stream.origin, offset=0, text=b"", fields={}))
+        return stream
+
+    def _note_nameless(self, stream: Stream) -> None:
+        origin = stream.origin
+        if origin.unit is None and origin.container is None and origin.pid is not None and origin.boot is not None:
+            self._nameless[origin.host, origin.boot, origin.pid, origin.port] = stream
 
     def _origin(self, record: Record | None, ports: str | None, parent: Origin | None) -> Origin:
         origin = Origin(source=self.source, port=ports, parent=parent, head=self.head_key)
@@ -311,6 +331,8 @@ class Recogniser:
         """Go on from a state that :meth:`state` gave."""
         self.source, self.head_key = state["source"], state["head"]
         self.streams.update(state["streams"])
+        for stream in self.streams.values():
+            self._note_nameless(stream)
         self.wanting.update(state["wanting"])
 
     def finish(self) -> None:

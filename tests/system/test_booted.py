@@ -37,10 +37,10 @@ class Race:
     def lost(self) -> list[Sent]:
         return [one for one in self.sent if one.outcome in KINDS]
 
-    def incidents(self) -> list[Incident]:
-        """The daemon's, above ``possible``."""
+    def incidents(self, *, possible: bool = False) -> list[Incident]:
+        """The daemon's: those above ``possible``, or all."""
         with open_store(self.machine.root / "var/lib/race.db", read_only=True) as store:
-            return [one for one in store.incidents() if one.confidence != "possible"]
+            return store.incidents(possible=possible)
 
 
 @pytest.fixture(scope="module")
@@ -85,7 +85,9 @@ def race(servers: Machine, ports: dict[str, int]) -> Race:
 
 def test_the_daemon_found_what_the_clients_lost(race: Race) -> None:
     found = race.incidents()
-    missed, invented = unmatched(race.lost, found)
+    _, invented = unmatched(race.lost, found)
+    # A hang that another request ends while the daemon is down is no more than possible at the default verbosity.
+    missed, _ = unmatched(race.lost, race.incidents(possible=True))
     assert (missed, invented) == ([], [])
     assert race.kills >= 1
     for server in WANTED:  # the last one's restart can come after the race

@@ -25,8 +25,7 @@ from tests.support.receivers import HttpReceiver
 from tests.system.machine import Machine, wait_for
 from tests.system.racing import KINDS, READY_S, Racer, Sent, tells_of, unmatched
 
-# Slow until two of its five runs' sleep-crash without a signal, of which no client knows, is explained.
-pytestmark = [pytest.mark.system, pytest.mark.slow]
+pytestmark = pytest.mark.system
 
 RACE_S = 60.0
 """A phase of the race is over after this time, or when each server lost a request."""
@@ -69,6 +68,8 @@ class Story:
         self.kills = 0
         self.seen: dict[str, str] = {}
         self.incidents: list[Incident] = []
+        self.possible: list[Incident] = []
+        """The same, and those that are no more than possible."""
         self.gaps: list[Gap] = []
         self.notices: dict[str, tuple[Any, ...]] = {}
         self.left: list[str] = []
@@ -93,10 +94,10 @@ class Story:
     def said(self) -> str:
         return self.machine.run("journalctl", "--unit=sleepwatch", "--output=cat")
 
-    def stored(self) -> list[Incident]:
-        """Above ``possible``, of the servers."""
+    def stored(self, *, possible: bool = False) -> list[Incident]:
+        """Of the servers; those above ``possible``, or all."""
         with open_store(self.machine.root / KEPT / "sleepwatch.db", read_only=True) as store:
-            found = [one for one in store.incidents() if one.confidence != "possible" and one.kind != "blind"]
+            found = [one for one in store.incidents(possible=possible) if one.kind != "blind"]
         return [one for one in found if one.opened_us is None or one.opened_us >= self._since_us]
 
     def status(self) -> dict[str, Any]:
@@ -206,7 +207,7 @@ class Story:
         wait_for(lambda: self._ask("SELECT 1 FROM delivery WHERE state IN ('waiting', 'sending')") == [], CATCH_UP_S)
         self.seen["log"] = self.said()
         self.machine.run("systemctl", "stop", "sleepwatch")
-        self.incidents = self.stored()
+        self.incidents, self.possible = self.stored(), self.stored(possible=True)
         with open_store(self.machine.root / KEPT / "sleepwatch.db", read_only=True) as store:
             self.gaps = list(gaps_since(store, 0))
         self.notices = {row[0]: row[1:] for row in self._ask("SELECT incident, state, hold FROM notice")}
@@ -284,7 +285,9 @@ def test_check_judges_both_units_right(story: Story) -> None:
 def test_the_incidents_are_what_the_clients_saw(story: Story) -> None:
     assert story.lost, "no request was lost, so nothing could be shown"
     assert story.kills >= 1
-    missed, invented = unmatched(story.lost, [one for one in story.incidents if one not in story.freed])
+    _, invented = unmatched(story.lost, [one for one in story.incidents if one not in story.freed])
+    # A hang that another request ends while the daemon is down is no more than possible at the default verbosity.
+    missed, _ = unmatched(story.lost, [one for one in story.possible if one not in story.freed])
     assert (missed, invented) == ([], [])
 
 

@@ -141,21 +141,32 @@ def of_a_user(one: Entry) -> Entry:
     return without(one, "UNIT", "INVOCATION_ID") | moved
 
 
-@pytest.mark.parametrize("units", [(), ("llama*",), ("llama-tiny", "llama-wide")])
-def test_a_dying_process_s_last_lines_without_their_unit_are_its_own(
-    units: tuple[str, ...], recorded: Entries, make: Make, way: Way, tmp_path: Path
+@pytest.mark.parametrize(
+    ("units", "first"),  # of units by name only the entries that name them are read
+    [
+        ((), 0),
+        ((), 1),
+        ((), 3),
+        (("llama*",), 0),
+        (("llama*",), 1),
+        (("llama*",), 3),
+        (("llama-tiny", "llama-wide"), 0),
+    ],
+)
+def test_a_process_s_first_and_last_lines_without_their_unit_are_its_own(
+    units: tuple[str, ...], first: int, recorded: Entries, make: Make, way: Way, tmp_path: Path
 ) -> None:
-    last = {
-        (one["_SYSTEMD_INVOCATION_ID"]): at
-        for at, one in enumerate(recorded)
-        if one.get("_SYSTEMD_UNIT") == TINY.encode()
-    }
+    """journald looks at a process when it reads its line: it can be too early for its unit, and too late."""
+    runs: dict[bytes, list[int]] = {}
+    for at, one in enumerate(recorded):
+        if one.get("_SYSTEMD_UNIT") == TINY.encode():
+            runs.setdefault(one["_SYSTEMD_INVOCATION_ID"], []).append(at)
     lost = set()
-    for at in last.values():
-        lost |= {at, at - 1}  # the sleep lines of those that crashed
+    for run in runs.values():
+        lost |= {*run[:first], *run[-2:]}  # the last: the sleep lines of those that crashed
     torn = [
         without(one, "_SYSTEMD_UNIT", "_SYSTEMD_INVOCATION_ID", "_COMM", "_EXE", "_CMDLINE", "_SYSTEMD_CGROUP")
-        if at in lost and one.get("_SYSTEMD_UNIT") == TINY.encode()
+        if at in lost
         else one
         for at, one in enumerate(recorded)
     ]
