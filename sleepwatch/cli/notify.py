@@ -137,8 +137,8 @@ def list_undelivered(as_json: bool, db: Path | None) -> None:
       0  none was given up
       1  at least one was
     """
+    from sleepwatch.daemon.status import database_path
     from sleepwatch.notify.outbox import attempts, undelivered
-    from sleepwatch.status import database_path
     from sleepwatch.store import open_store
     from sleepwatch.store.database import explained
 

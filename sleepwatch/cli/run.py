@@ -49,12 +49,12 @@ def run(config: Path | None, files: tuple[str, ...], units: tuple[str, ...], db:
     """
     from sleepwatch.clock import SystemClock
     from sleepwatch.config import DEFAULT_PATH, ConfigError, FileSource, Settings, UnitSource, load_settings
+    from sleepwatch.daemon.service import Service
+    from sleepwatch.daemon.surroundings import Surroundings
     from sleepwatch.errors import SleepwatchError
     from sleepwatch.hosts.processes import PROC
     from sleepwatch.printable import printable
-    from sleepwatch.service import Service
     from sleepwatch.store import default_path
-    from sleepwatch.surroundings import Surroundings
     from sleepwatch.witness.observing import Witnesses
 
     named = tuple(FileSource(path=str(Path(name).absolute())) for name in files)

@@ -36,11 +36,11 @@ def add_silence(server: str | None, kind: str | None, until: str, reason: str, d
       sleepwatch silence add --server llama-gpu0.service --until +2h --reason 'new driver'
       sleepwatch silence add --kind blind --until tomorrow --reason 'the log disk moves'
     """
+    from sleepwatch.daemon.status import database_path
     from sleepwatch.errors import SleepwatchError
     from sleepwatch.notify.silences import add
     from sleepwatch.printable import printable
     from sleepwatch.report.times import wall_words
-    from sleepwatch.status import database_path
     from sleepwatch.store import open_store
     from sleepwatch.times import parse_when
 
@@ -66,9 +66,9 @@ def add_silence(server: str | None, kind: str | None, until: str, reason: str, d
 @db_option
 def list_silences(as_json: bool, db: Path | None) -> None:
     """List the silences in force, with how often each has kept something back."""
+    from sleepwatch.daemon.status import database_path
     from sleepwatch.notify.silences import silences
     from sleepwatch.report.times import rfc3339, wall_words
-    from sleepwatch.status import database_path
     from sleepwatch.store import open_store
     from sleepwatch.store.database import explained
 
@@ -105,9 +105,9 @@ def list_silences(as_json: bool, db: Path | None) -> None:
 @db_option
 def remove_silence(number: int, db: Path | None) -> None:
     """End a silence now. What is still open is told within seconds."""
+    from sleepwatch.daemon.status import database_path
     from sleepwatch.errors import SleepwatchError
     from sleepwatch.notify.silences import end
-    from sleepwatch.status import database_path
     from sleepwatch.store import open_store
 
     with open_store(db or database_path(), create=False) as store, store.transaction() as transaction:

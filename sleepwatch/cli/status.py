@@ -14,8 +14,8 @@ from sleepwatch import clock
 from sleepwatch.cli.options import db_option
 
 if TYPE_CHECKING:
+    from sleepwatch.daemon.status import Level, Reason, Status
     from sleepwatch.report.table import Style
-    from sleepwatch.status import Level, Reason, Status
     from sleepwatch.store.daemon import WatchRow
 
 EXIT_UNKNOWN = 3
@@ -59,8 +59,8 @@ def status(db: Path | None, as_json: bool) -> None:
       2  CRITICAL  a critical incident open, or no run is alive, or it makes no progress
       3  UNKNOWN   no database that can be read, or a wrong option
     """
+    from sleepwatch.daemon.status import database_path, level, read_status, reasons
     from sleepwatch.errors import SleepwatchError
-    from sleepwatch.status import database_path, level, read_status, reasons
 
     try:
         read = read_status(db or database_path(), clock.wall_us())
@@ -98,7 +98,7 @@ def _summary(read: Status, found: list[Reason]) -> str:
 
 def _figures(read: Status) -> str:
     """Performance data: ``label=value;warn;crit``."""
-    from sleepwatch.status import STUCK_US
+    from sleepwatch.daemon.status import STUCK_US
 
     opened = [incident.severity for incident in read.open]
     figures = [
@@ -192,8 +192,8 @@ def _running(read: Status) -> str:
 
 
 def _source_words(source: WatchRow, now_us: int) -> str:
+    from sleepwatch.daemon.status import is_journal
     from sleepwatch.report.times import duration_words
-    from sleepwatch.status import is_journal
 
     words = source.state
     if source.since_us is not None:
@@ -215,10 +215,10 @@ def _source_words(source: WatchRow, now_us: int) -> str:
 
 
 def _document(read: Status, found: list[Reason], at: Level) -> dict[str, Any]:
+    from sleepwatch.daemon.status import is_journal
     from sleepwatch.printable import printable
     from sleepwatch.report import incident_entry
     from sleepwatch.report.times import rfc3339, seconds
-    from sleepwatch.status import is_journal
 
     pulse = read.pulse
     return {

@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from sleepwatch.daemon.watching import SourceWatch
 from sleepwatch.engine.ledger import Phase
 from sleepwatch.engine.lives import LifeState, Now
 from sleepwatch.engine.witnesses import cookies
@@ -36,7 +37,6 @@ from sleepwatch.wake.place import Place, find_target
 from sleepwatch.wake.policy import FAILURES, HOUR_US, Hang, Past, decide, timeout_seconds
 from sleepwatch.wake.settings import Wake, WakeServer
 from sleepwatch.wake.target import Target
-from sleepwatch.watching import SourceWatch
 from sleepwatch.witness.sockets import SocketsError, connections, pending, why_hidden
 
 LOOK_US = 50_000

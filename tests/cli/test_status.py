@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 
 from sleepwatch import __version__, clock
 from sleepwatch.cli import main
-from sleepwatch.lock import take_lock
+from sleepwatch.daemon.lock import take_lock
 from sleepwatch.model import Gap, ScanResult, SourceInfo
 from sleepwatch.store import open_store
 from sleepwatch.store.actions import Action, begin_action

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.service.driving import share_rules
+from tests.daemon.driving import share_rules
 
 
 @pytest.fixture(autouse=True)

@@ -16,8 +16,8 @@ from sleepwatch.notify.desk import Desk
 from sleepwatch.notify.job import Job, Parcel, Result
 from sleepwatch.rules import load_incidents
 from sleepwatch.store import Store, open_store
+from tests.daemon.driving import FakeClock, new_database
 from tests.notify.telling import WAIT_SECONDS, rows
-from tests.service.driving import FakeClock, new_database
 from tests.support.results import LIFE
 
 WORDS = load_incidents()

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from sleepwatch.config import Notify, Target
+from sleepwatch.daemon.service import Service
 from sleepwatch.notify.desk import Desk
-from sleepwatch.service import Service
 from sleepwatch.store import open_store
-from tests.service.driving import SECOND, Driven, FakeClock, new_database
+from tests.daemon.driving import SECOND, Driven, FakeClock, new_database
 
 WAIT_SECONDS = 120
 

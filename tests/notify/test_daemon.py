@@ -15,9 +15,9 @@ from sleepwatch.config import FileSource, Metrics, Target
 from tests.cases.deaths import SEGV
 from tests.cases.hangs import woken
 from tests.cases.made import log
+from tests.daemon.driving import SECOND, Driven
 from tests.notify.office import FakeCourier
 from tests.notify.telling import desk, rows, said, sent, told, until, write
-from tests.service.driving import SECOND, Driven
 from tests.support.receivers import HttpReceiver, SmtpReceiver
 
 ROOT = Path(__file__).parents[2]
@@ -211,7 +211,7 @@ def test_targets_are_taken_over_by_a_reload(tmp_path: Path) -> None:
 def test_without_targets_nothing_is_loaded_that_tells(tmp_path: Path) -> None:
     script = (
         "import sys\n"
-        "from sleepwatch.service import Service\n"
+        "from sleepwatch.daemon.service import Service\n"
         "from sleepwatch.config import Settings\n"
         "from sleepwatch.clock import SystemClock\n"
         "from pathlib import Path\n"

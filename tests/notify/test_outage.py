@@ -12,8 +12,8 @@ import msgspec
 import pytest
 
 from sleepwatch.config import Target
+from sleepwatch.daemon.status import read_status, reasons
 from sleepwatch.notify.outbox import undelivered
-from sleepwatch.status import read_status, reasons
 from tests.notify.office import HOUR, MINUTE, SECOND, Office, incident
 from tests.support.receivers import Answer, HttpReceiver, SmtpReceiver
 

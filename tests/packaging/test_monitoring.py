@@ -16,8 +16,8 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from sleepwatch.metrics import Metrics
-from tests.test_metrics import FIGURES
+from sleepwatch.daemon.metrics import Metrics
+from tests.daemon.test_metrics import FIGURES
 
 PACKAGING = Path(__file__).parents[2] / "packaging"
 RULES = PACKAGING / "prometheus" / "sleepwatch.rules.yml"

@@ -6,12 +6,12 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from sleepwatch.daemon.surroundings import Surroundings
 from sleepwatch.hosts.cgroups import Place
 from sleepwatch.hosts.discovery import Discovered
 from sleepwatch.hosts.logs import Target, output_target, targets
 from sleepwatch.hosts.options import parse_arguments
 from sleepwatch.hosts.processes import Output, ServerProcess
-from sleepwatch.surroundings import Surroundings
 
 SECOND = 1_000_000
 TICKS = os.sysconf("SC_CLK_TCK")

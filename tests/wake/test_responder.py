@@ -17,11 +17,11 @@ import msgspec
 import pytest
 
 from sleepwatch.config import FileSource, Settings
+from sleepwatch.daemon.service import Service
 from sleepwatch.engine import Now
 from sleepwatch.model import Incident
 from sleepwatch.replay import Replay
 from sleepwatch.scan import Scan
-from sleepwatch.service import Service
 from sleepwatch.store import open_store
 from sleepwatch.store.actions import Action, actions, begin_action
 from sleepwatch.store.store import Transition
@@ -30,8 +30,8 @@ from sleepwatch.wake.attempt import WOKE, Attempt
 from sleepwatch.wake.policy import FAILURES
 from sleepwatch.wake.responder import outcome_of
 from sleepwatch.wake.settings import Wake, WakeServer
+from tests.daemon.driving import SECOND, FakeClock, share_rules
 from tests.reader.reading import rules
-from tests.service.driving import SECOND, FakeClock, share_rules
 from tests.support.fake_llama import STUCK, FakeLlama
 
 REAL_SECONDS = 60

@@ -11,15 +11,15 @@ from pathlib import Path
 import pytest
 
 from sleepwatch.config import FileSource, Following, Settings, UnitSource
+from sleepwatch.daemon.service import Service
 from sleepwatch.engine import Now
 from sleepwatch.model import Incident
 from sleepwatch.scan import scan
-from sleepwatch.service import Service
 from sleepwatch.sources import journal
 from sleepwatch.sources.journal import Way
 from sleepwatch.store import open_store
 from sleepwatch.store.daemon import checkpoints
-from tests.service.driving import share_rules
+from tests.daemon.driving import share_rules
 from tests.sources.journal.conftest import Make
 from tests.sources.journal.making import FIRST_US, Entries, Entry
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from sleepwatch.lock import is_locked
+from sleepwatch.daemon.lock import is_locked
 from sleepwatch.model import Gap, Incident
 from sleepwatch.notify.outbox import Undelivered, undelivered
 from sleepwatch.printable import printable

@@ -17,17 +17,20 @@ import msgspec
 
 from sleepwatch import __version__
 from sleepwatch.config import ConfigError, Settings
+from sleepwatch.daemon.lock import take_lock
+from sleepwatch.daemon.publishing import Publisher
+from sleepwatch.daemon.sdnotify import Notifier
+from sleepwatch.daemon.watched import Sources
+from sleepwatch.daemon.watching import Found, LogWatch, SourceWatch
+from sleepwatch.daemon.watching_journal import JournalWatch
 from sleepwatch.engine import Now
 from sleepwatch.engine.state import StateError
 from sleepwatch.errors import StoreError
-from sleepwatch.lock import take_lock
 from sleepwatch.model import Incident, ScanResult
 from sleepwatch.printable import printable
-from sleepwatch.publishing import Publisher
 from sleepwatch.reader import Gate
 from sleepwatch.rules import load, load_incidents
 from sleepwatch.scan import engine_words
-from sleepwatch.sdnotify import Notifier
 from sleepwatch.sources.follow import Piece
 from sleepwatch.sources.follow_set import FollowSet
 from sleepwatch.sources.followers import Follower, Followers
@@ -55,14 +58,11 @@ from sleepwatch.store.daemon import (
     watches_seen,
 )
 from sleepwatch.store.witness import WitnessRow, forget_observations, save_observations, save_witnesses
-from sleepwatch.watched import Sources
-from sleepwatch.watching import Found, LogWatch, SourceWatch
-from sleepwatch.watching_journal import JournalWatch
 
 if TYPE_CHECKING:
-    from sleepwatch.finding import Finding, Unwatched
+    from sleepwatch.daemon.finding import Finding, Unwatched
+    from sleepwatch.daemon.surroundings import Surroundings
     from sleepwatch.notify.desk import Desk
-    from sleepwatch.surroundings import Surroundings
     from sleepwatch.wake.responder import Responder
     from sleepwatch.witness.observing import Witnesses
 

@@ -18,8 +18,7 @@ from sleepwatch.store import open_store
 from tests.cases import texts
 from tests.cases.case import Case
 from tests.cases.test_cases import CASES
-from tests.reader.reading import RECORDINGS, recording
-from tests.service.driving import (
+from tests.daemon.driving import (
     SECOND,
     Driven,
     Write,
@@ -32,6 +31,7 @@ from tests.service.driving import (
     stored,
     torn,
 )
+from tests.reader.reading import RECORDINGS, recording
 
 LARGE = {"b11368-lv5-rescue", "b11368-traffic-lv4", "b8672-dies-at-load"}
 """Recordings of ten thousand lines, or hundreds of lives."""

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
+from sleepwatch.daemon.lock import is_locked, lock_path, take_lock
 from sleepwatch.errors import SleepwatchError
-from sleepwatch.lock import is_locked, lock_path, take_lock
 
 _SCRIPT = """\
 import os, sys
 from pathlib import Path
-from sleepwatch.lock import is_locked, take_lock
+from sleepwatch.daemon.lock import is_locked, take_lock
 database = Path(sys.argv[1])
 """
 

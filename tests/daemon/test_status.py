@@ -11,11 +11,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from sleepwatch import config, status
+from sleepwatch import config
+from sleepwatch.daemon import status
+from sleepwatch.daemon.lock import take_lock
+from sleepwatch.daemon.status import STUCK_US, Level, Status, database_path, level, read_status, reasons
 from sleepwatch.errors import StoreError
-from sleepwatch.lock import take_lock
 from sleepwatch.model import Gap, ScanResult, SourceInfo
-from sleepwatch.status import STUCK_US, Level, Status, database_path, level, read_status, reasons
 from sleepwatch.store import open_store
 from sleepwatch.store.daemon import Pulse, WatchRow, save_pulse, save_watches
 from tests.support.results import HANG, LIFE

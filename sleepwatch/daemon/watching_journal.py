@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from sleepwatch.daemon.watching import SourceWatch, sleep_words
 from sleepwatch.engine import Now, Words
 from sleepwatch.model import Gap, SourceInfo
 from sleepwatch.reader import Gate
@@ -14,7 +15,6 @@ from sleepwatch.reader.journal import JournalLog
 from sleepwatch.rules import RuleSet
 from sleepwatch.sources.follow import State
 from sleepwatch.sources.journal_follow import JournalFollower, JournalPiece
-from sleepwatch.watching import SourceWatch, sleep_words
 
 if TYPE_CHECKING:
     from sleepwatch.witness.observing import Witnesses

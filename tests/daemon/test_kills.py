@@ -22,10 +22,10 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from sleepwatch import service as daemon
-from sleepwatch import watching
+from sleepwatch.daemon import service as daemon
+from sleepwatch.daemon import watching
+from sleepwatch.daemon.service import Service
 from sleepwatch.errors import StoreError
-from sleepwatch.service import Service
 from sleepwatch.sources.follow import FileFollower
 from sleepwatch.store import open_store
 from sleepwatch.store.daemon import checkpoints
@@ -33,8 +33,7 @@ from sleepwatch.store.transaction import Transaction
 from tests.cases.deaths import SEGV
 from tests.cases.hangs import woken
 from tests.cases.made import log
-from tests.reader.reading import recording
-from tests.service.driving import (
+from tests.daemon.driving import (
     SECOND,
     Driven,
     FakeClock,
@@ -44,6 +43,7 @@ from tests.service.driving import (
     scan_of,
     stored,
 )
+from tests.reader.reading import recording
 
 SAMPLE = 50
 """Kills in the short run."""

@@ -22,8 +22,8 @@ from sleepwatch.witness import observing
 from sleepwatch.witness.observing import Look, Witnesses
 from sleepwatch.witness.sockets import ESTABLISHED, Connection
 from tests.cases.made import log as made_log
+from tests.daemon.driving import SECOND, Driven, feed, new_database, paced, scanned, stored
 from tests.reader.reading import rules
-from tests.service.driving import SECOND, Driven, feed, new_database, paced, scanned, stored
 
 SERVED = "0 start\n1 serve 0\n"
 HANG = (

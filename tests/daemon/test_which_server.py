@@ -15,12 +15,12 @@ import pytest
 
 from sleepwatch.clock import SystemClock
 from sleepwatch.config import FileSource, Settings, Witness
+from sleepwatch.daemon.service import Service
 from sleepwatch.model import Incident
-from sleepwatch.service import Service
 from sleepwatch.store import open_store
 from sleepwatch.witness.observing import Witnesses
 from tests.cases.made import log as made_log
-from tests.service.driving import new_database
+from tests.daemon.driving import new_database
 from tests.witness.test_sockets import Pair, _listening
 
 pytestmark = [

@@ -8,23 +8,25 @@ from pathlib import Path
 import pytest
 
 from sleepwatch.config import FileSource, Settings
+from sleepwatch.daemon.service import Service
+from sleepwatch.daemon.watching import SILENT_AT_WORK_US, SILENT_US, LogWatch
 from sleepwatch.engine import Now
 from sleepwatch.engine.engine import Words
 from sleepwatch.model import Incident
 from sleepwatch.reader import Gate
 from sleepwatch.rules import load
-from sleepwatch.service import Service
 from sleepwatch.sources.follow import State
 from sleepwatch.store import open_store
 from sleepwatch.store.daemon import WatchRow, watches
-from sleepwatch.watching import SILENT_AT_WORK_US, SILENT_US, LogWatch
 from tests.support.host import SECOND, MadeHost, made_server, steps
 
 WALL_US = 1_800_000_000 * SECOND
 MINUTE = 60 * SECOND
 
 # Recorded: a server that starts, sleeps, is woken, and works on its first request.
-_RECORDED = (Path(__file__).parent / "corpus" / "b11368-default-gaveup" / "server.log").read_bytes().splitlines(True)
+_RECORDED = (
+    (Path(__file__).parents[1] / "corpus" / "b11368-default-gaveup" / "server.log").read_bytes().splitlines(True)
+)
 AWAKE = b"".join(_RECORDED[:8])
 ASLEEP = b"".join(_RECORDED[:10])
 AT_WORK = b"".join(_RECORDED[:17])

@@ -16,10 +16,10 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from sleepwatch import config
 from sleepwatch.config import FileSource, Settings
+from sleepwatch.daemon.metrics import CAUSES, OTHERS, SOURCES, WRITE_EVERY_US, Figures, Metrics, SourceFigures, cause
+from sleepwatch.daemon.service import Service
 from sleepwatch.engine import Now
 from sleepwatch.errors import SleepwatchError
-from sleepwatch.metrics import CAUSES, OTHERS, SOURCES, WRITE_EVERY_US, Figures, Metrics, SourceFigures, cause
-from sleepwatch.service import Service
 from sleepwatch.sources import piece
 from sleepwatch.sources.journal_follow import VACUUMED
 from sleepwatch.store import open_store
@@ -43,7 +43,7 @@ FIGURES = Figures(
     notifications={"sent": 3},
     oldest_us=5 * SECOND,
 )
-PAGE = Path(__file__).parents[1] / "docs" / "metrics.md"
+PAGE = Path(__file__).parents[2] / "docs" / "metrics.md"
 
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from sleepwatch.finding import Finding, Log, find_logs, running_servers
+from sleepwatch.daemon.finding import Finding, Log, find_logs, running_servers
 from sleepwatch.hosts.access import why_unreadable
 from sleepwatch.hosts.cgroups import Place
 from sleepwatch.hosts.discovery import Discovered, assemble

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from sleepwatch.config import FileSource, Settings, UnitSource
-from sleepwatch.finding import Finding
+from sleepwatch.daemon.finding import Finding
 from sleepwatch.sources.journal_units import Units
 
 

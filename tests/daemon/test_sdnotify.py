@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from sleepwatch.config import FileSource, Following, Settings
+from sleepwatch.daemon.sdnotify import Notifier
+from sleepwatch.daemon.service import Service
 from sleepwatch.engine import Now
-from sleepwatch.sdnotify import Notifier
-from sleepwatch.service import Service
 
 SECOND = 1_000_000
 

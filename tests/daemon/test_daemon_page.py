@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from sleepwatch.config import Settings
-from sleepwatch.watching import SILENT_AT_WORK_US, SILENT_US
+from sleepwatch.daemon.watching import SILENT_AT_WORK_US, SILENT_US
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "daemon.md"
 REFERENCE = re.compile(r"`(tests/[\w/]+\.py)(?:::(\w+))?`")
 

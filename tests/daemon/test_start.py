@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from tests.cases.made import log
-from tests.service.driving import SECOND, Driven, new_database, stored
+from tests.daemon.driving import SECOND, Driven, new_database, stored
 
 FILLING = b"0.01.000.000 D srv  update_slots: " + b"x" * 990 + b"\n"
 

@@ -7,8 +7,15 @@ from pathlib import Path
 
 import pytest
 
+from sleepwatch.daemon.surroundings import (
+    BUSY_US,
+    FIND_EVERY_US,
+    NEWCOMERS_EVERY_US,
+    SAMPLE_EVERY_US,
+    WINDOW_US,
+    Surroundings,
+)
 from sleepwatch.sources.journal_units import Units
-from sleepwatch.surroundings import BUSY_US, FIND_EVERY_US, NEWCOMERS_EVERY_US, SAMPLE_EVERY_US, WINDOW_US, Surroundings
 from tests.support.host import SECOND, START, MadeHost, made_server
 
 

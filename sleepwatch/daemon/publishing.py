@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 
 from sleepwatch import __version__
 from sleepwatch.config import Metrics as Wanted
+from sleepwatch.daemon.watching import Found, SourceWatch
 from sleepwatch.engine import Now, Words
 from sleepwatch.errors import SleepwatchError
 from sleepwatch.printable import printable
 from sleepwatch.sources.follow import FileFollower
 from sleepwatch.sources.followers import Follower
 from sleepwatch.store.daemon import Pulse
-from sleepwatch.watching import Found, SourceWatch
 
 if TYPE_CHECKING:
-    from sleepwatch.metrics import Metrics, SourceFigures
+    from sleepwatch.daemon.metrics import Metrics, SourceFigures
     from sleepwatch.notify.desk import Desk
     from sleepwatch.wake.responder import Responder
 
@@ -35,7 +35,7 @@ class Publisher:
         if self._metrics is None:
             if wanted.port is None and wanted.textfile is None:
                 return []
-            from sleepwatch.metrics import Metrics
+            from sleepwatch.daemon.metrics import Metrics
 
             self._metrics = Metrics((kind, one.severity) for kind, one in words.items())
         self._metrics.write_to(Path(wanted.textfile) if wanted.textfile is not None else None)
@@ -53,7 +53,7 @@ class Publisher:
     def count(self, found: Found, new: Collection[str]) -> None:
         """Count what was stored; ``new`` are the ids of the incidents that were not known before."""
         if self._metrics is not None:
-            from sleepwatch.metrics import cause
+            from sleepwatch.daemon.metrics import cause
 
             self._metrics.gaps.update(cause(gap.cause) for gap in found.gaps)
             incidents = found.incidents
@@ -75,7 +75,7 @@ class Publisher:
         """Publish how everything stands; returns what went wrong."""
         if self._metrics is None:
             return None
-        from sleepwatch.metrics import Figures
+        from sleepwatch.daemon.metrics import Figures
 
         figures = Figures(
             version=__version__,
@@ -104,7 +104,7 @@ class Publisher:
 
 
 def _source(follower: Follower, watch: SourceWatch, now: Now) -> SourceFigures:
-    from sleepwatch.metrics import SourceFigures
+    from sleepwatch.daemon.metrics import SourceFigures
 
     return SourceFigures(
         source=printable(str(follower.path)),

@@ -11,7 +11,7 @@ import pytest
 
 from sleepwatch.store import open_store
 from tests.cases.made import log
-from tests.service.driving import SECOND, Driven, new_database
+from tests.daemon.driving import SECOND, Driven, new_database
 
 HANGS = log("0 start lv=5\n1 serve 0\n2 sleep\n2.01 post 4\n")
 """A request that was queued while the server slept."""

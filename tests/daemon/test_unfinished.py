@@ -12,8 +12,8 @@ import pytest
 
 from sleepwatch.scan import scan
 from tests.cases.made import coloured, log
+from tests.daemon.driving import SECOND, Driven, Write, feed, new_database, paced, scanned, stored
 from tests.reader.reading import recording
-from tests.service.driving import SECOND, Driven, Write, feed, new_database, paced, scanned, stored
 
 AWAKE = "0 start\n1 serve 0\n1.2 serve 7\n2.1 sleep\n"
 """The highest id before the sleep is 7."""

@@ -8,14 +8,16 @@ from pathlib import Path
 import pytest
 
 from sleepwatch.config import Settings, load_settings
+from sleepwatch.daemon.service import Service
 from sleepwatch.engine import Now
-from sleepwatch.service import Service
 from sleepwatch.store import open_store
 
 SECOND = 1_000_000
 
 # Recorded: a server that falls asleep with a request in its queue, whose client gives up three seconds later.
-_RECORDED = (Path(__file__).parent / "corpus" / "b11368-default-gaveup" / "server.log").read_bytes().splitlines(True)
+_RECORDED = (
+    (Path(__file__).parents[1] / "corpus" / "b11368-default-gaveup" / "server.log").read_bytes().splitlines(True)
+)
 ASLEEP = b"".join(_RECORDED[:24])
 GAVE_UP = _RECORDED[24]
 assert b"cancel task" in GAVE_UP

@@ -13,15 +13,15 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from sleepwatch import service as daemon
 from sleepwatch.config import FileSource, Following, Notify, Settings, Target
+from sleepwatch.daemon import service as daemon
+from sleepwatch.daemon.service import Service
 from sleepwatch.engine import Now
 from sleepwatch.envelopes import detect
 from sleepwatch.envelopes.base import HEAD_LIMIT, Framed
 from sleepwatch.model import Incident, ScanResult
 from sleepwatch.prefix import Head, split
 from sleepwatch.scan import scan
-from sleepwatch.service import Service
 from sleepwatch.store import open_store
 from sleepwatch.times import LocalTimes
 from tests.reader.reading import gate, rules
