@@ -14,7 +14,7 @@ from sleepwatch.errors import SleepwatchError
 from sleepwatch.race.server import Launch
 from sleepwatch.race.sweep import Plan, Sweep, run
 from sleepwatch.race.trial import Placer, Trial
-from tests.race.test_trial import MadeServer
+from tests.race.test_trial import SLEEP_SECONDS, MadeServer
 
 LAUNCH = Launch(program=Path("/nowhere/llama-server"), model=Path("model.gguf"))
 
@@ -58,7 +58,7 @@ def test_every_send_is_told_and_returned() -> None:
     assert told.stages == ["starting the server", "measuring"]
     assert tuple(told.trials) == measured.trials
     assert [trial.trial for trial in measured.trials] == [0, 1, 2, 3, 4]
-    assert measured.facts.sleep_after_us == pytest.approx(60_000, abs=30_000)
+    assert measured.facts.sleep_after_us == pytest.approx(SLEEP_SECONDS * 1e6, abs=150_000)
     assert measured.facts.awake_status == 400
     assert (measured.facts.build, measured.facts.model) == ("unknown", {})
     assert measured.facts.prompt_counted

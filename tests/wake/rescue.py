@@ -31,8 +31,8 @@ from sleepwatch.store import open_store  # noqa: E402
 from sleepwatch.store.actions import Action, actions  # noqa: E402
 from tests.support import engine  # noqa: E402
 
-AIMS_US = (-45_000, -35_000, -25_000, -15_000, -40_000, -30_000, -20_000, -10_000)
-"""Relative to the sleep; most sends at these meet it."""
+AIMS = (0.8, 0.95, 0.65, 0.5, 0.87, 0.72, 0.58, 0.43)
+"""So long before the sleep, of the time that tokenizing takes: most sends at these meet it."""
 PATIENCE_SECONDS = 120.0
 HANG_US = 2_000_000
 LOOK_SECONDS = 60.0
@@ -101,12 +101,13 @@ def hung(
         engine.start_real_server(directory, engine.WIDE, supervisor="shell", verbosity=verbosity, keep=keep) as server,
         daemon(directory, log, mode) as database,
     ):
-        placer, _ = placer_of(server, patience_seconds)
+        placer, text = placer_of(server, patience_seconds)
+        takes_us = tokenizing_us(server, text)
         found = 0
-        for number, aim_us in enumerate(itertools.islice(itertools.cycle(AIMS_US), MOST_RACES * count)):
+        for number, share in enumerate(itertools.islice(itertools.cycle(AIMS), MOST_RACES * count)):
             _until(lambda: client.healthy(server.port))  # the shell may be bringing it back
             try:
-                trial = placer.place(number, aim_us)
+                trial = placer.place(number, -round(share * takes_us))
             except SleepwatchError:  # a busy machine: its log came too late to place anything
                 continue
             if trial.slept_clock_us is None or trial.offset_us > 0 or trial.latency_us < HANG_US or trial.signal:
@@ -129,6 +130,17 @@ def placer_of(server: Server, patience_seconds: float) -> tuple[Placer, str]:
     placer = Placer(server, text, timeout_seconds=patience_seconds, patience_seconds=PATIENCE_SECONDS)
     assert placer.measure_sleep(10) is not None
     return placer, text
+
+
+def tokenizing_us(server: Server, text: str) -> int:
+    """How long it takes until this prompt, which is too long for the server, is refused."""
+    took = []
+    for _ in range(3):
+        client.post(server.port, "/completion", SHORT, LOOK_SECONDS)  # awake, and not about to sleep
+        reply = client.post(server.port, "/completion", {"prompt": text, "n_predict": 1}, LOOK_SECONDS)
+        assert reply is not None
+        took.append(reply.latency_us)
+    return min(took)
 
 
 def _told(database: Path, trial: Trial, *, wait: bool) -> Rescue:
