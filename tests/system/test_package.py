@@ -209,7 +209,7 @@ class Story:
         self.machine.run("systemctl", "stop", "sleepwatch")
         self.incidents, self.possible = self.stored(), self.stored(possible=True)
         with open_store(self.machine.root / KEPT / "sleepwatch.db", read_only=True) as store:
-            self.gaps = list(gaps_since(store, 0))
+            self.gaps = list(gaps_since(store, self._since_us))
         self.notices = {row[0]: row[1:] for row in self._ask("SELECT incident, state, hold FROM notice")}
         self.tell(f"{len(self.incidents)} incidents, {len(self.http.received)} messages")
 
