@@ -17,6 +17,13 @@ settings.register_profile("explore", deadline=None, max_examples=5_000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What runs in real time is tried once more where it fails, which the run tells: the machine may be busy."""
+    for item in items:
+        if item.get_closest_marker("live") is not None:
+            item.add_marker(pytest.mark.flaky(reruns=1))
+
+
 @pytest.fixture(scope="session")
 def corpus() -> Path:
     """The recordings of real servers, one folder each."""

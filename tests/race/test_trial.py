@@ -15,6 +15,8 @@ from sleepwatch.race.log import Log
 from sleepwatch.race.server import LifeRecord
 from sleepwatch.race.trial import Placer, Trial
 
+pytestmark = pytest.mark.live
+
 SLEEP_SECONDS = 0.4
 """Long enough that a busy machine is not late by as much as the half of it."""
 BEFORE_US = -200_000
