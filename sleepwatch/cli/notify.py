@@ -92,18 +92,7 @@ def _job(settings: Settings, targets: list[Target], urls: dict[str, str]) -> Job
     message = trial_message(os.uname().nodename, clock.wall_us())
     return Job(
         parcels=tuple(
-            Parcel(
-                delivery=number,
-                target=target.name,
-                url=urls.get(target.name) if target.command is None else None,
-                command=target.command,
-                form=target.form,
-                type=message.type,
-                title=message.title,
-                short=message.short,
-                long=message.long,
-                document=message.document,
-            )
+            Parcel.of(message, target, delivery=number, url=urls.get(target.name))
             for number, target in enumerate(targets, start=1)
         ),
         timeout_s=settings.notify.timeout_seconds,

@@ -10,6 +10,7 @@ import click
 
 if TYPE_CHECKING:
     from sleepwatch.scan import Options
+    from sleepwatch.wake.target import Target
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -107,6 +108,16 @@ def target_options(command: _Command) -> _Command:
     ):
         command = option(command)
     return command
+
+
+def target_of(
+    url: str, model: str | None, kind: str, key_file: Path | None, ca_file: Path | None, insecure: bool
+) -> Target:
+    """The server these options name. Raises TargetError for a wrong URL."""
+    from sleepwatch.wake.target import parse_target
+
+    known = None if kind == "auto" else kind
+    return parse_target(url, model=model, kind=known, key_file=key_file, ca_file=ca_file, insecure=insecure)
 
 
 def reading(tz: str | None, year: int | None, envelope: str | None) -> Options:

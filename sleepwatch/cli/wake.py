@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sleepwatch.cli.options import target_options
+from sleepwatch.cli.options import target_of, target_options
 
 if TYPE_CHECKING:
     from sleepwatch.wake.attempt import Attempt
@@ -58,16 +58,8 @@ def wake(
     from sleepwatch.wake import attempt
     from sleepwatch.wake.exchange import Own
     from sleepwatch.wake.sight import Sight
-    from sleepwatch.wake.target import parse_target
 
-    target = parse_target(
-        url,
-        model=model,
-        kind=None if kind == "auto" else kind,
-        key_file=key_file,
-        ca_file=ca_file,
-        insecure=insecure,
-    )
+    target = target_of(url, model, kind, key_file, ca_file, insecure)
     target.api_key()  # one that cannot be read is a wrong option
     own = Own()
     sight = Sight(target, own)

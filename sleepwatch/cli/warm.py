@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from sleepwatch.cli.options import target_options
+from sleepwatch.cli.options import target_of, target_options
 
 EXIT_NOT_WARM = 1
 
@@ -52,17 +52,9 @@ def warm(
     import json
 
     from sleepwatch.clock import SystemClock
-    from sleepwatch.wake.target import parse_target
     from sleepwatch.wake.warm import Warmer
 
-    target = parse_target(
-        url,
-        model=model,
-        kind=None if kind == "auto" else kind,
-        key_file=key_file,
-        ca_file=ca_file,
-        insecure=insecure,
-    )
+    target = target_of(url, model, kind, key_file, ca_file, insecure)
     done = Warmer(target, SystemClock(), seconds=timeout, pause=time.sleep).warm()
     if as_json:
         document = {"url": target.url, "warm": done.warm, "words": done.words, "kind": done.kind}

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 
 from sleepwatch.config import PING as PING_NAME
-from sleepwatch.config import Settings, Target
+from sleepwatch.config import Settings
 from sleepwatch.engine import Now
 from sleepwatch.errors import SleepwatchError, StoreError
 from sleepwatch.notify import outbox
@@ -202,7 +202,10 @@ class Desk:
             with store.transaction() as transaction:
                 outbox.begin(transaction, [one.delivery for one in due])
         job = Job(
-            parcels=tuple(parcel(one, targets[one.target], urls.get(one.target)) for one in due),
+            parcels=tuple(
+                Parcel.of(one.message, targets[one.target], delivery=one.delivery, url=urls.get(one.target))
+                for one in due
+            ),
             ping=ping,
             timeout_s=self._settings.timeout_seconds,
             total_s=self._settings.timeout_seconds * 2,
@@ -218,20 +221,3 @@ def show_command(database: Path) -> str:
     """The command that shows more of an incident in this database, without its id."""
     command = "sleepwatch incidents show"
     return command if database == SERVICE_PATH else f"{command} --db {shlex.quote(str(database))}"
-
-
-def parcel(due: Due, target: Target, url: str | None) -> Parcel:
-    """A delivery with all the sender needs."""
-    told = due.message
-    return Parcel(
-        delivery=due.delivery,
-        target=due.target,
-        url=url if target.command is None else None,
-        command=target.command,
-        form=target.form,
-        type=told.type,
-        title=told.title,
-        short=told.short,
-        long=told.long,
-        document=told.document,
-    )

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import msgspec
+
+if TYPE_CHECKING:  # the process that sends needs neither
+    from sleepwatch.config import Target
+    from sleepwatch.notify.outbox import Message
 
 PING = 0
 """The delivery number of the dead man's URL."""
@@ -21,6 +27,22 @@ class Parcel(msgspec.Struct, frozen=True, kw_only=True):
     short: str
     long: str
     document: str
+
+    @classmethod
+    def of(cls, message: Message, target: Target, *, delivery: int, url: str | None) -> Parcel:
+        """A message to a target; ``url`` is of no use where a command takes it."""
+        return cls(
+            delivery=delivery,
+            target=target.name,
+            url=url if target.command is None else None,
+            command=target.command,
+            form=target.form,
+            type=message.type,
+            title=message.title,
+            short=message.short,
+            long=message.long,
+            document=message.document,
+        )
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
