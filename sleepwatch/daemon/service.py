@@ -13,11 +13,10 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-import msgspec
-
-from sleepwatch import __version__
 from sleepwatch.config import ConfigError, Settings
+from sleepwatch.daemon.keeping import Keeper
 from sleepwatch.daemon.lock import take_lock
+from sleepwatch.daemon.printing import Complaints, Printer, Say
 from sleepwatch.daemon.publishing import Publisher
 from sleepwatch.daemon.sdnotify import Notifier
 from sleepwatch.daemon.watched import Sources
@@ -25,8 +24,7 @@ from sleepwatch.daemon.watching import Found, LogWatch, SourceWatch
 from sleepwatch.daemon.watching_journal import JournalWatch
 from sleepwatch.engine import Now
 from sleepwatch.engine.state import StateError
-from sleepwatch.errors import StoreError
-from sleepwatch.model import Incident, ScanResult
+from sleepwatch.model import Incident
 from sleepwatch.printable import printable
 from sleepwatch.reader import Gate
 from sleepwatch.rules import load, load_incidents
@@ -41,23 +39,9 @@ from sleepwatch.sources.journal_follow import JournalFollower, JournalPiece
 from sleepwatch.sources.journal_set import JournalSet
 from sleepwatch.sources.tail import StartMarkers
 from sleepwatch.sources.watch import Watch
-from sleepwatch.store import Store, Transaction, open_store
-from sleepwatch.store.daemon import (
-    Checkpoint,
-    Pulse,
-    WatchRow,
-    checkpoints,
-    forget_lives,
-    known_incident,
-    open_blindness,
-    open_counts,
-    pulse,
-    save_checkpoint,
-    save_pulse,
-    save_watches,
-    watches_seen,
-)
-from sleepwatch.store.witness import WitnessRow, forget_observations, save_observations, save_witnesses
+from sleepwatch.store import Store, open_store
+from sleepwatch.store.daemon import Checkpoint, WatchRow, open_blindness, open_counts
+from sleepwatch.store.witness import WitnessRow
 
 if TYPE_CHECKING:
     from sleepwatch.daemon.finding import Finding, Unwatched
@@ -67,17 +51,10 @@ if TYPE_CHECKING:
     from sleepwatch.witness.observing import Witnesses
 
 DAY_US = 86_400_000_000
-BEAT_US = 30_000_000
-"""The pulse is written at least this often."""
-FORGET_EVERY_US = 3_600_000_000
-TRY_AGAIN_US = 5_000_000
-"""The database could not be written: the next try."""
 PUMP_BYTES = 4 << 20
 """Read of one log before the next has its turn."""
-TOLD = 1_000
 VANISHED_US = 600_000_000
 """A log that was found and not named, and is gone, is watched for this long."""
-LEFT = "its log is not followed any more, so what becomes of it will not be seen"
 SEND_SECONDS = 5.0
 """At the end, messages that are being sent have so long."""
 LISTEN_EVERY = 20
@@ -89,10 +66,6 @@ class Clock(Protocol):
 
     def now(self) -> Now:
         """Both, at one moment."""
-
-
-Say = Callable[[str], None]
-"""Prints one line for the person."""
 
 
 class Service:
@@ -116,6 +89,7 @@ class Service:
         self.database = database
         self._clock = clock
         self._say = say
+        self._printer = Printer(say)
         self._complain = Complaints(complain)
         self._notifier = notifier or Notifier()
         self._reload = reload
@@ -135,14 +109,9 @@ class Service:
         self._followers: Followers | None = None
         self._notices: Watch | None = None
         self._watches: dict[str, SourceWatch] = {}
-        self._saved: dict[str, Checkpoint] = {}
+        self._keeping: Keeper | None = None
         self._blind: dict[str, list[Incident]] = {}
         """Sources that an earlier run left blind, as long as they were not taken up."""
-        self._pulse: Pulse | None = None
-        self._told: dict[str, tuple[str, str, str, int]] = {}
-        """What was printed last of the latest incidents."""
-        self._rows: dict[str, WatchRow] = {}
-        """What was last told of the sources, by path."""
         self._may_be_left = True
         """There may be open incidents that nothing followed here can end."""
         self._desk: Desk | None = None
@@ -153,13 +122,8 @@ class Service:
         """These sources have not been looked at before: what is in them was written while nobody watched."""
         self._responder: Responder | None = None
         """Wakes servers, where that is allowed."""
-        self._seen: list[WitnessRow] | None = None
-        """What was last told of what can be seen of each server beside its log."""
-        self._try_again_us = 0
         self._whole = False
         """What is in memory is in step with how far was read: it may be stored."""
-        self._saved_us: int | None = None
-        self._forgot_us = 0
         self.stopping = False
         """Set by a signal: finish what is begun, then end."""
         self.reloading = False
@@ -172,11 +136,10 @@ class Service:
         """Take the lock, open the database, and go on where the last run was. Raises SleepwatchError."""
         self._lock = take_lock(self.database)
         self._store = open_store(self.database)
-        self._saved = checkpoints(self._store)
-        self._blind = open_blindness(self._store)
-        before = pulse(self._store)
         now = self._clock.now()
-        self._pulse = Pulse(pid=os.getpid(), version=__version__, started_us=now.wall_us, beat_us=now.wall_us)
+        self._keeping = Keeper(self._store, self._rules.digest, self._complain, now)
+        self._blind = open_blindness(self._store)
+        before = self._keeping.before
         if before is not None and before.stopped_us is None:
             self._complain.say(f"the last run (pid {before.pid}) ended without stopping; nothing is lost by that", now)
         self._publisher.open = open_counts(self._store)
@@ -191,9 +154,14 @@ class Service:
         self._whole = True
         self._notifier.send("READY=1", f"STATUS={self._status()}")
 
+    @property
+    def _keeper(self) -> Keeper:
+        """There since the start."""
+        assert self._keeping is not None
+        return self._keeping
+
     def _open_desk(self, now: Now) -> None:
         """Have somebody told from now on, as the settings say."""
-        assert self._store is not None
         from sleepwatch.notify.targets import urls_place
 
         if self._desk is not None:
@@ -203,12 +171,12 @@ class Service:
 
             show = show_command(self.database)
             self._desk = Desk(self.settings, self._incident_words, os.uname().nodename, show, self._complain.say)
-            self._desk.start(self._store, now)
+            self._desk.start(self._keeper.store, now)
+            self._keeper.desk = self._desk
 
     def _follow(self, now: Now) -> None:
-        places = {source: _place(saved) for source, saved in self._saved.items()}
         self._notices = Watch()
-        self._followers = self._follow_all(self._sources, places)
+        self._followers = self._follow_all(self._sources, self._keeper.places())
         if self._surroundings is not None:
             self._surroundings.watch_units(self._sources.units_here(), now.monotonic_us)
         self._listen(now)
@@ -295,9 +263,8 @@ class Service:
         for path in [path for path in self._behind if self._is_read_to_its_end(path)]:
             del self._behind[path]
         if self._desk is not None:
-            assert self._store is not None
-            well = self._saved_us is not None and now.monotonic_us - self._saved_us < 2 * BEAT_US
-            self._desk.step(self._store, now, caught_up=not self._behind, well=well)
+            well = self._keeper.is_well(now)
+            self._desk.step(self._keeper.store, now, caught_up=not self._behind, well=well)
         woken = self._wake_servers(now)
         if self._publisher.due(now.monotonic_us):
             self._publish(now)
@@ -334,7 +301,6 @@ class Service:
         elif self.settings.wake.on:
             from sleepwatch.wake.responder import Responder
 
-            assert self._store is not None
             self._responder = Responder(
                 self.settings.wake,
                 self._clock,
@@ -343,14 +309,13 @@ class Service:
                 complain=self._complain.say,
                 nudge=self.wake,
             )
-            self._responder.resume(self._store, now)
+            self._responder.resume(self._keeper.store, now)
 
     def _wake_servers(self, now: Now) -> int | None:
         if self._responder is None:
             return None
         from sleepwatch.wake.responder import View
 
-        assert self._store is not None
         assert self._followers is not None
         followers = self._followers.followers
         views = [
@@ -358,7 +323,7 @@ class Service:
             for path, watch in self._watches.items()
             if path in followers
         ]
-        return self._responder.step(self._store, views, now)
+        return self._responder.step(self._keeper.store, views, now)
 
     def _offer_metrics(self, now: Now) -> None:
         for sentence in self._publisher.offer(self.settings.metrics, self._words):
@@ -366,10 +331,10 @@ class Service:
 
     def _publish(self, now: Now) -> None:
         assert self._followers is not None
-        assert self._pulse is not None
         followers = self._followers.followers
         pairs = [(followers[path], watch) for path, watch in self._watches.items() if path in followers]
-        sentence = self._publisher.publish(pairs, self._pulse, self._rules.digest, now, self._desk, self._responder)
+        pulse = self._keeper.pulse
+        sentence = self._publisher.publish(pairs, pulse, self._rules.digest, now, self._desk, self._responder)
         if sentence is not None:
             self._complain.say(sentence, now)
 
@@ -378,7 +343,7 @@ class Service:
         watch = self._watches.get(path)
         if watch is None:
             watch = self._watches[path] = self._new_watch(follower)
-            saved = self._saved.get(path)
+            saved = self._keeper.checkpoints.get(path)
             if self._looks_first:
                 self._behind[path] = "backfill" if saved is None else "downtime"
             if saved is not None:
@@ -390,17 +355,9 @@ class Service:
 
     def _end_blindness_elsewhere(self, now: Now) -> None:
         """What an earlier run could not see, and this one does not look at."""
-        assert self._store is not None
         assert self._followers is not None
-        for path in set(self._blind) - set(map(printable, self._followers.followers)):
-            left = [
-                msgspec.structs.replace(one, state="recovered", closed_us=now.wall_us, reason="it is no longer watched")
-                for one in self._blind.pop(path)
-            ]
-            with self._store.transaction() as transaction:
-                transaction.record(ScanResult(sources=(), lives=(), incidents=tuple(left), gaps=(), whole=False))
-                if self._desk is not None:
-                    self._desk.note(transaction, [one.id for one in left], now)
+        elsewhere = set(self._blind) - set(map(printable, self._followers.followers))
+        self._keeper.end_blindness([one for path in elsewhere for one in self._blind.pop(path)], now)
 
     def _new_watch(self, follower: Follower) -> SourceWatch:
         if isinstance(follower, JournalFollower):
@@ -439,12 +396,10 @@ class Service:
     def _watch_instead(self, settings: Settings, found: Sources, now: Now) -> None:
         """Take over other sources. What is among both is gone on with, open lives and all."""
         assert self._followers is not None
-        assert self._store is not None
         self._save(now, always=True)
-        self._saved = checkpoints(self._store)
-        before = {source: _place(saved) for source, saved in self._saved.items()}
+        self._keeper.look_up()
         places = {name: follower.checkpoint() for name, follower in self._followers.followers.items()}
-        followers = self._follow_all(Sources.named(settings) or found, {**before, **places})
+        followers = self._follow_all(Sources.named(settings) or found, {**self._keeper.places(), **places})
         self._leave(set(self._watches) - set(followers.followers), now)
         self._followers.close()
         self.settings, self._found = settings, found
@@ -452,7 +407,7 @@ class Service:
         if self._surroundings is not None:
             self._surroundings.watch_units(self._sources.units_here(), now.monotonic_us)
         self._may_be_left = True
-        self._saved_us = None  # the next step tells of the sources as they are now
+        self._keeper.hurry()
         self._listen(now)
         self._notifier.send(f"STATUS={self._status()}")
 
@@ -499,7 +454,7 @@ class Service:
     def _files_before(self, now: Now) -> Iterator[str]:
         """Logs found earlier that are still there: a server that has ended may have told the reason in its log."""
         assert self._followers is not None
-        saved = {one for one in self._saved if not one.startswith(JOURNAL)}
+        saved = {one for one in self._keeper.checkpoints if not one.startswith(JOURNAL)}
         for path in {one.path for one in self._found.files} or saved:
             follower = self._followers.followers.get(path)
             if follower is None or follower.state.name == "absent":
@@ -520,33 +475,12 @@ class Service:
             del self._watches[path]
 
     def _leave_unresolved(self, now: Now) -> None:
-        """Incidents that are open, of servers whose lives are not followed any more: nobody will see their end.
-
-        So it is when a log is watched no longer, and when the state of its reading could not be taken over.
-        """
-        assert self._store is not None
-        followed = {one for watch in self._watches.values() for one in watch.followed}
-        left = {
-            one.id: one
-            for one in self._store.incidents(states=("open",), possible=True)
-            if one.kind != "blind" and one.id not in followed
-        }
-        ended = [
-            msgspec.structs.replace(one, state="unresolved" if one.kind == "hung-request" else "down", reason=LEFT)
-            for one in left.values()
-        ]
-        try:
-            with self._store.transaction() as transaction:
-                reading = ScanResult(sources=(), lives=(), incidents=tuple(ended), gaps=(), whole=False)
-                transaction.record(reading, self._rules.digest, told=left)
-                if self._desk is not None:
-                    self._desk.note(transaction, [one.id for one in ended], now)
-        except StoreError as error:
-            self._complain.say(f"nothing can be stored now; it is tried again: {error}", now)
-            return
-        self._may_be_left = False
-        self._tell(Found(steps=ended))
-        self._publisher.open = open_counts(self._store)
+        """Incidents that are open, of servers whose lives are not followed any more, are told to be unresolved."""
+        ended = self._keeper.leave_unresolved({one for watch in self._watches.values() for one in watch.followed}, now)
+        if ended is not None:
+            self._may_be_left = False
+            self._printer.tell(Found(steps=ended))
+            self._publisher.open = open_counts(self._keeper.store)
 
     def wake(self) -> None:
         """End the wait between two looks: called by a signal."""
@@ -557,131 +491,51 @@ class Service:
 
     def _save(self, now: Now, *, always: bool = False) -> None:
         """Store what was found, with how far everything was read: at once what is urgent, else every few seconds."""
-        if not (always or self._saved_us is None or self._save_is_due(now.monotonic_us - self._saved_us)):
-            return
-        if not always and now.monotonic_us < self._try_again_us:
-            return
-        assert self._store is not None
-        assert self._pulse is not None
-        found = {path: watch.found() for path, watch in self._watches.items() if watch.dirty or watch.urgent}
-        self._pulse = msgspec.structs.replace(self._pulse, beat_us=now.wall_us)
-        new: dict[str, list[str]] = {}
-        try:
-            with self._store.transaction() as transaction:
-                for path, one in found.items():
-                    new[path] = self._store_found(transaction, self._watches[path], one)
-                    if self._desk is not None:
-                        changed = [*one.incidents, *one.withdrawn]
-                        self._desk.note(transaction, changed, now, hold=self._behind.get(path))
-                rows = self._save_places(transaction, now)
-                witnesses = self._save_witnesses(transaction)
-                save_pulse(transaction, self._pulse)
-                if now.monotonic_us - self._forgot_us >= FORGET_EVERY_US:
-                    before_us = now.wall_us - round(self.settings.database.keep_days * DAY_US)
-                    forget_observations(transaction, before_us)
-                    forget_lives(transaction, before_us)
-                    if self._desk is not None:
-                        self._desk.forget(transaction, before_us)
-                    self._forgot_us = now.monotonic_us
-        except StoreError as error:  # locked, or the disk is full: that passes
-            self._try_again_us = now.monotonic_us + TRY_AGAIN_US
-            self._complain.say(f"nothing can be stored now; what is found is kept, and tried again: {error}", now)
-            return
-        self._saved_us, self._rows, self._seen = now.monotonic_us, rows, witnesses
-        for path, one in found.items():
-            self._watches[path].stored()
-            self._tell(one)
-            self._publisher.count(one, new[path])
-            if one.urgent:
-                self._publisher.open = open_counts(self._store)
-
-    def _save_is_due(self, unsaved_us: int) -> bool:
-        if unsaved_us >= BEAT_US or any(watch.urgent for watch in self._watches.values()):
-            return True
-        due = unsaved_us >= self.settings.following.checkpoint_seconds * 1e6
-        return due and any(watch.dirty for watch in self._watches.values())
-
-    def _store_found(self, transaction: Transaction, watch: SourceWatch, found: Found) -> list[str]:
-        """Store what a watch found; returns the ids of incidents that were not known before, above ``possible``."""
-        certain = [one.id for one in found.incidents.values() if one.confidence != "possible"]
-        new = [one for one in certain if not known_incident(transaction, one)]
-        transaction.record(
-            ScanResult(
-                sources=(watch.info(),),
-                lives=tuple(found.lives),
-                incidents=tuple(found.incidents.values()),
-                gaps=tuple(found.gaps),
-                whole=False,
-            ),
-            self._rules.digest,
-            told=found.told,
-        )
-        for incident, reason in found.withdrawn.values():
-            transaction.withdraw(incident, reason, self._rules.digest)
-        save_observations(transaction, found.observations)
-        return new
-
-    def _save_places(self, transaction: Transaction, now: Now) -> dict[str, WatchRow]:
-        """Store how far everything was read; returns what is told of each source."""
         assert self._followers is not None
-        assert self._pulse is not None
+        every_us = round(self.settings.following.checkpoint_seconds * 1e6)
+        if not always and not self._keeper.is_due(self._watches, now, every_us):
+            return
         followers = self._followers.followers
-        rows: dict[str, WatchRow] = {}
-        for path, follower in followers.items():
-            watch, row = self._watches.get(path), self._rows.get(path)
-            if row is None or watch is None or watch.dirty or not _still(row, follower):
-                place = follower.checkpoint()
-                if watch is not None and place is not None and watch.dirty:
-                    save_checkpoint(
-                        transaction,
-                        Checkpoint(
-                            source=path,
-                            file=place.dump(),
-                            state=watch.state(),
-                            rules_digest=self._rules.digest,
-                        ),
-                    )
-                row = _row(follower, watch, place, now)
-            if not self._is_over(path, follower):
-                rows[path] = row
-        for one in self._sources.files:
-            if one.path not in followers and not any(fnmatchcase(path, one.path) for path in followers):
-                rows[one.path] = WatchRow(
-                    source=one.path, state="absent", reason="no file matches it", since_us=self._pulse.started_us
-                )
-        for server in self._unwatched:
-            rows[f"\0{server.server}"] = WatchRow(
-                source=server.server, state="unwatched", reason=printable(server.reason)
+        kept = self._keeper.save(
+            self._watches,
+            followers,
+            now,
+            over=[path for path, follower in followers.items() if self._is_over(path, follower)],
+            others=self._unfollowed(),
+            witnesses=self._witness_rows(),
+            hold=self._behind,
+            keep_us=round(self.settings.database.keep_days * DAY_US),
+        )
+        for found, new in kept or ():
+            self._printer.tell(found)
+            self._publisher.count(found, new)
+            if found.urgent:
+                self._publisher.open = open_counts(self._keeper.store)
+
+    def _unfollowed(self) -> dict[str, WatchRow]:
+        """What is told of sources that cannot be followed."""
+        assert self._followers is not None
+        followers = self._followers.followers
+        rows = {
+            one.path: WatchRow(
+                source=one.path,
+                state="absent",
+                reason="no file matches it",
+                since_us=self._keeper.pulse.started_us,
             )
-        if rows == self._rows:
-            watches_seen(transaction)
-        else:
-            save_watches(transaction, list(rows.values()))
+            for one in self._sources.files
+            if one.path not in followers and not any(fnmatchcase(path, one.path) for path in followers)
+        }
+        for one in self._unwatched:
+            rows[f"\0{one.server}"] = WatchRow(source=one.server, state="unwatched", reason=printable(one.reason))
         return rows
 
-    def _save_witnesses(self, transaction: Transaction) -> list[WitnessRow]:
-        """Store what can be seen of each server beside its log; returns it."""
-        servers = self._witnesses.servers() if self._witnesses is not None else []
-        rows = [
+    def _witness_rows(self) -> list[WitnessRow]:
+        """What can be seen of each server beside its log."""
+        return [
             WitnessRow(server=one.name, port=one.port, pid=one.pid, hidden=one.hidden, unwatched=one.unwatched)
-            for one in servers
+            for one in (self._witnesses.servers() if self._witnesses is not None else ())
         ]
-        if rows != self._seen:
-            save_witnesses(transaction, rows)
-        return rows
-
-    def _tell(self, found: Found) -> None:
-        """Print what changed, for the person who looks on."""
-        for incident in found.steps:
-            told = (incident.kind, incident.confidence, incident.state, incident.count)
-            if incident.confidence != "possible" and self._told.get(incident.id) != told:
-                self._told[incident.id] = told
-                while len(self._told) > TOLD:
-                    del self._told[next(iter(self._told))]
-                self._say(_line(incident))
-        for incident, reason in found.withdrawn.values():
-            if self._told.pop(incident.id, None) is not None:
-                self._say(f"withdrawn: {incident.kind} {incident.server} {incident.id} ({reason})")
 
     def _status(self) -> str:
         count = len(self._sources.files) + len(self._sources.units)
@@ -706,35 +560,12 @@ class Service:
                 ends.callback(self._witnesses.close)
             if self._followers is not None:
                 ends.callback(self._followers.close)
-            if self._whole and self._store is not None and self._pulse is not None:
+            if self._whole:
                 now = self._clock.now()
-                self._pulse = msgspec.structs.replace(self._pulse, stopped_us=now.wall_us)
+                self._keeper.end(now)
                 self._save(now, always=True)
             if self._desk is not None and self._store is not None:
                 self._desk.stop(self._store, self._clock.now(), SEND_SECONDS)
-
-
-class Complaints:
-    """The daemon's own log on standard error: each sentence once, and again after an hour at the earliest."""
-
-    _AGAIN_US = 3_600_000_000
-    _MANY = 1_000
-
-    def __init__(self, write: Say) -> None:
-        self._write = write
-        self._said: dict[str, tuple[int, int]] = {}
-        """Sentence → (when it was written, how often it was left out since)."""
-
-    def say(self, sentence: str, now: Now) -> None:
-        """Write it, unless it was written within the hour."""
-        at, left_out = self._said.get(sentence, (None, 0))
-        if at is not None and now.monotonic_us - at < self._AGAIN_US:
-            self._said[sentence] = (at, left_out + 1)
-            return
-        if len(self._said) >= self._MANY:
-            self._said.clear()
-        self._said[sentence] = (now.monotonic_us, 0)
-        self._write(sentence + (f" ({left_out} more within the last hour)" if left_out else ""))
 
 
 def _give(watch: SourceWatch, piece: Piece | JournalPiece, now: Now) -> None:
@@ -744,41 +575,3 @@ def _give(watch: SourceWatch, piece: Piece | JournalPiece, now: Now) -> None:
     elif isinstance(watch, LogWatch):
         assert isinstance(piece, Piece)
         watch.take(piece, now)
-
-
-def _place(saved: Checkpoint) -> FileCheckpoint | Place | None:
-    """Where in the file or journal the last run was; None where that cannot be read."""
-    try:
-        if saved.source.startswith(JOURNAL):
-            return Place.restore(saved.file)
-        return FileCheckpoint.restore(saved.file)
-    except msgspec.DecodeError:
-        return None
-
-
-def _still(row: WatchRow, follower: Follower) -> bool:
-    """Is it as it was told of?"""
-    state = follower.state
-    return (row.state, row.reason, row.unread) == (state.name, state.reason or None, follower.unread)
-
-
-def _row(follower: Follower, watch: SourceWatch | None, place: FileCheckpoint | Place | None, now: Now) -> WatchRow:
-    return WatchRow(
-        source=str(follower.path),
-        state=follower.state.name,
-        reason=follower.state.reason or None,
-        since_us=now.wall_us - (now.monotonic_us - follower.state.since_us),
-        offset=place.offset if isinstance(place, FileCheckpoint) else 0,
-        unread=follower.unread,
-        envelope=watch.info().envelope if watch is not None else None,
-        lives=watch.busy_lives if watch is not None else 0,
-    )
-
-
-def _line(incident: Incident) -> str:
-    """An incident as one line for the person who looks on."""
-    what = "opened" if incident.state == "open" else incident.state
-    return (
-        f"{what}: {incident.severity.upper()} {incident.kind} ({incident.confidence}) {printable(incident.server)}: "
-        f"{incident.summary} [{incident.id}]"
-    )

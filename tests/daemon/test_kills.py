@@ -22,8 +22,10 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from sleepwatch.daemon import keeping, watching
 from sleepwatch.daemon import service as daemon
-from sleepwatch.daemon import watching
+from sleepwatch.daemon.keeping import Keeper
+from sleepwatch.daemon.printing import Printer
 from sleepwatch.daemon.service import Service
 from sleepwatch.errors import StoreError
 from sleepwatch.sources.follow import FileFollower
@@ -55,13 +57,14 @@ PARTS: tuple[tuple[Any, str], ...] = (
     (Service, "start"),
     (Service, "_follow"),
     (Service, "_save"),
-    (Service, "_store_found"),
-    (Service, "_save_places"),
-    (Service, "_tell"),
     (Service, "stop"),
-    (daemon, "save_checkpoint"),
-    (daemon, "save_pulse"),
-    (daemon, "save_watches"),
+    (Keeper, "save"),
+    (Keeper, "_save_found"),
+    (Keeper, "_save_places"),
+    (Printer, "tell"),
+    (keeping, "save_checkpoint"),
+    (keeping, "save_pulse"),
+    (keeping, "save_watches"),
     (Transaction, "record"),
     (Transaction, "withdraw"),
     (FileFollower, "poll"),

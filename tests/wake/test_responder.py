@@ -286,8 +286,8 @@ def test_it_is_slow(tmp_path: Path) -> None:
 
 def test_it_is_awake_although_its_log_says_otherwise(tmp_path: Path) -> None:
     with watched(tmp_path) as daemon:
-        _stuck_line(daemon)
         daemon.server.asleep = False
+        _stuck_line(daemon)
         daemon.until(daemon.outcomes)
     assert (daemon.server.posts, daemon.outcomes()) == ([], ["already-awake"])
 
