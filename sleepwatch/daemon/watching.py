@@ -15,7 +15,7 @@ import msgspec
 
 from sleepwatch.engine import Ask, Engine, Now, Output, Words
 from sleepwatch.engine.ledger import Phase
-from sleepwatch.engine.lives import LifeState
+from sleepwatch.engine.lives import LifeState, own_clock
 from sleepwatch.engine.state import StateError, dump, restore
 from sleepwatch.engine.witnesses import port_of
 from sleepwatch.model import LIVE, Event, Gap, Incident, Life, Observation, SourceInfo
@@ -143,8 +143,7 @@ class SourceWatch:
 
         ``unread``: so much is known to be in the log. What it says is not known, so nothing follows from silence.
         """
-        watched = self._watched(now)
-        self._engine.at(watched)
+        watched = self._begins(now)
         self._ticked_us, self._partial_us = now.monotonic_us, partial_us
         while self._recent and now.monotonic_us - self._recent[0][0] >= SETTLE_US:
             self._recent.popleft()
@@ -162,6 +161,12 @@ class SourceWatch:
         if self._unsettled_us is None and not unread:
             self.caught_up = True
             self._take_over(self._engine.tick(watched))
+
+    def _begins(self, now: Now) -> Now:
+        """What is fed next happens now; returns :meth:`_watched`."""
+        watched = self._watched(now)
+        self._engine.at(watched, written_us=now.monotonic_us if self.caught_up else None)
+        return watched
 
     def _watched(self, now: Now) -> Now:
         """The time, but for what passed while this process stood still: it saw nothing then, and proves nothing by it.
@@ -202,7 +207,7 @@ class SourceWatch:
         life = self._engine.life(life_key)
         if life is None or life.ledger.sleep is None:
             return
-        self._engine.at(self._watched(now))
+        self._begins(now)
         event = Event(
             type=type_,
             origin=life.origin,
@@ -312,9 +317,14 @@ class SourceWatch:
         return self._unsettled_us is None
 
     def log_clock_us(self, life: LifeState, now: Now) -> int | None:
-        """A life's log clock now, by what its log was read last; None where it carries none."""
-        last = life.ledger.last.clock_us
-        return last + max(0, now.monotonic_us - self._fed_us) if last is not None else None
+        """A life's log clock now; None where it carries none, and where nothing tells when its last line was written.
+
+        By when that line came; where it was there before anybody looked, by its wall time.
+        """
+        last_us = life.ledger.last.clock_us
+        if last_us is None or life.written_us is None:
+            return own_clock(life, now.wall_us)
+        return last_us + max(0, now.monotonic_us - life.written_us)
 
     def witnessed(self, event: Event, ask: Ask | None = None) -> None:
         """Something about one of its lives was seen, to a question or unasked."""
@@ -486,7 +496,7 @@ class LogWatch(SourceWatch):
 
     def take(self, piece: Piece, now: Now) -> None:
         """What a follower delivered."""
-        self._engine.at(self._watched(now))
+        self._begins(now)
         if piece.kind == "bytes":
             if any(words in piece.data for words in self._sleep_words):
                 self._falls_asleep(now)

@@ -46,7 +46,7 @@ class JournalWatch(SourceWatch):
 
     def take(self, piece: JournalPiece, now: Now) -> None:
         """What the follower delivered."""
-        self._engine.at(self._watched(now))
+        self._begins(now)
         if piece.kind == "records":
             if any(words in record.text for record in piece.records for words in self._sleep_words):
                 self._falls_asleep(now)

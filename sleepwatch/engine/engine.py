@@ -105,6 +105,8 @@ class Output(NamedTuple):
 _NOTHING = Output([], [])
 _STATE = ("_lives", "_servers", "_numbers", "_waiting_units", "_unclaimed", "_dumped", "_finished", "events")
 
+UNDECIDED = 8
+"""So many deaths of a server are judged again when it is told that it has sleep mode on."""
 TRAILING_US = 200_000
 """Carriers deliver a dying process's last lines up to this long after they report its end."""
 
@@ -128,14 +130,18 @@ class Engine:
         self._dumped: LifeState | None = None
         """The life whose core was dumped last: stack frames that follow are its."""
         self._now: Now | None = None
+        self._written_us: int | None = None
         self._over = False
         self.events = 0
 
     # -- calls ----------------------------------------------------------------------------------------------------
 
-    def at(self, now: Now) -> None:
-        """Live: the time at which what is fed next happens."""
-        self._now = now
+    def at(self, now: Now, *, written_us: int | None = None) -> None:
+        """Live: the time at which what is fed next happens.
+
+        ``written_us``: the monotonic time at which it was written; None where nobody looked on then.
+        """
+        self._now, self._written_us = now, written_us
 
     def feed(self, event: Event) -> Output:
         """One recognised line, in the order of its source."""
@@ -150,6 +156,7 @@ class Engine:
                 life = self._begin(event, life)
             elif life.exit is not None:
                 self._writes_on(life, event)
+            life.written_us = self._written_us
             if event.type == "sleep.enter" or event.type == "sleep.entered":
                 self._falls_asleep(life, event)
             else:
@@ -207,6 +214,7 @@ class Engine:
         """The ids of the incidents that may still change: what comes of them will be told."""
         lives = [*self._lives.values(), *(server.last for server in self._servers.values())]
         lives += [server.row.first for server in self._servers.values() if server.row is not None]
+        lives += [life for server in self._servers.values() for life in server.undecided]
         return {incident.id for life in lives if life is not None for incident in life.reported.values()}
 
     def state(self) -> dict[str, object]:
@@ -220,7 +228,7 @@ class Engine:
         for life in self._lives.values():
             # What was seen of its waiting still counts, what passed meanwhile does not: the machine may have been off.
             life.waited_us = life.judged_us or 0
-            life.phase_seen = life.judged_us = None
+            life.phase_seen = life.judged_us = life.written_us = None
             life.look_us = 0 if life.ledger.phase is Phase.ASLEEP else None
 
     @property
@@ -415,6 +423,13 @@ class Engine:
         for subject in [s for s in life.reported if s.startswith("sleep:")]:
             del life.reported[subject]
 
+    def _has_sleep_mode(self, server: Server) -> None:
+        """It is known now that this server sleeps when idle: what it died of before may have been that."""
+        server.sleep_mode = True
+        undecided, server.undecided = server.undecided, []
+        for life in undecided:
+            self._judge(life)
+
     def _falls_asleep(self, life: LifeState, event: Event) -> None:
         twin = event.type == "sleep.entered" and life.ledger.phase is Phase.ASLEEP
         if not twin:
@@ -425,10 +440,9 @@ class Engine:
             self._settle(life)
         if not life.ledger.apply(event):
             return
-        server = life.server
-        server.sleep_mode = True
         if life.ledger.idle_us is not None:
-            server.idle_us = life.ledger.idle_us
+            life.server.idle_us = life.ledger.idle_us
+        self._has_sleep_mode(life.server)
         life.enters_phase(self._now)
         life.look_us = 0 if self._live else None  # due until it is answered
         if self._live:
@@ -515,8 +529,8 @@ class Engine:
                 return
             life.ledger.command(str(command))
             if life.ledger.sleep_mode:
-                life.server.sleep_mode = True
                 life.server.idle_us = life.server.idle_us or life.ledger.idle_us
+                self._has_sleep_mode(life.server)
         signal, status = fields.get("signal"), fields.get("status")
         if signal is None and isinstance(status, int) and 128 < status < 128 + 65:
             signal = status - 128
@@ -537,6 +551,7 @@ class Engine:
                 known.planned = known.planned or bool(fields.get("planned"))
                 known.status = status if known.signal is None and known.status is None else known.status
             known.sure = known.sure or sure
+            known.at_us = known.at_us if known.at_us is not None else own_clock(life, event.wall_us)
             known.signal = known.signal if known.signal is not None else signal
         else:
             life.exit = known = Exit(
@@ -758,15 +773,19 @@ class Engine:
         if not life.ended:
             verdicts = hung_requests(ledger, waited_us=self._waited_us(life), ended=self._how_ended(life))
         if life.exit is not None:
+            server = life.server
+            sleep_mode = ledger.sleep_mode or server.sleep_mode
             dead = death(
                 ledger,
                 life.exit,
-                sleep_mode=ledger.sleep_mode or life.server.sleep_mode,
-                idle_us=life.server.idle_us,
-                restarted=life.server.last is not life,
-                over=self._over or life.server.given_up,
+                sleep_mode=sleep_mode,
+                idle_us=server.idle_us,
+                restarted=server.last is not life,
+                over=self._over or server.given_up,
             )
             if dead is not None:
+                if not sleep_mode and (dead.kind, dead.signal) == ("crash", SIGSEGV) and life not in server.undecided:
+                    server.undecided = [*server.undecided[1 - UNDECIDED :], life]
                 dead = self._in_a_row(life, dead)
             if dead is not None:
                 verdicts.append(dead)

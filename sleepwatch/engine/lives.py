@@ -24,13 +24,17 @@ class Now(NamedTuple):
 class Server:
     """What is known of one server across its lives."""
 
-    __slots__ = ("given_up", "idle_us", "last", "name", "restart_us", "restarting", "row", "saw_exit", "sleep_mode")
+    __slots__ = (
+        "given_up", "idle_us", "last", "name", "restart_us", "restarting", "row", "saw_exit", "sleep_mode", "undecided",
+    )  # fmt: skip
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.sleep_mode = False
         self.idle_us: int | None = None
         self.last: LifeState | None = None
+        self.undecided: list[LifeState] = []
+        """The latest that died idle on signal 11 while nothing told that sleep mode is on; it may be told later."""
         self.row: Row | None = None
         """The deaths in a row it is in, none of which came to serve."""
         self.saw_exit = False
@@ -62,7 +66,7 @@ class LifeState:
     __slots__ = (
         "children", "ended", "exit", "freed", "head", "head_over", "judged_us", "jumped", "ledger", "look_us",
         "lost_to_stop", "number", "origin", "parent", "phase_seen", "reported", "row", "row_unknown", "server",
-        "spawned", "started", "stopping_models", "unit", "unit_started", "waited_us",
+        "spawned", "started", "stopping_models", "unit", "unit_started", "waited_us", "written_us",
     )  # fmt: skip
 
     def __init__(self, origin: Origin, server: Server, first: Event, number: int, parent: LifeState | None) -> None:
@@ -94,6 +98,8 @@ class LifeState:
         """… and for how long before, by runs that ended meanwhile."""
         self.judged_us: int | None = None
         """For how long both together when it was last judged."""
+        self.written_us: int | None = None
+        """Live: the watcher's monotonic time at which its last line was written, where that was seen."""
         self.look_us: int | None = None
         """Live: when in its phase the next look at its connections is due; None: none is."""
         self.unit = origin.unit

@@ -22,7 +22,7 @@ from sleepwatch.errors import SleepwatchError
 from sleepwatch.model import Event, Evidence, Incident, Origin, Record
 from sleepwatch.printable import restored, storable
 
-FORMAT = 3
+FORMAT = 4
 """Grows whenever the classes change in a way that older bytes cannot be read as."""
 
 _CLASSES: dict[str, type[Any]] = {

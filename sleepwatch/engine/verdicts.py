@@ -488,8 +488,9 @@ def _sleep_crash(ledger: Ledger, exit_: Exit, state: str, sleep_mode: bool, idle
     return _death_verdict(
         "sleep-crash", PROBABLE, state, ledger, exit_, [Proof(_flight_role(e), e) for e in flight],
         summary="The server crashed (signal 11) while idle, most likely as it fell asleep.",
-        reason="last lines lost: signal 11 with sleep mode on and no slot busy; the logger is asynchronous, "
-        "and a crash can take the sleep lines with it",
+        reason="last lines lost: signal 11 with sleep mode on"
+        + ("" if ledger.sleep_mode else " (as a later life shows)")
+        + " and no slot busy; the logger is asynchronous, and a crash can take the sleep lines with it",
         opened=ledger.last, flight=flight, sure_flight=bool(flight),
     )  # fmt: skip
 

@@ -73,7 +73,7 @@ class Watched(Protocol):
         """The lives that go on and are known by name."""
 
     def log_clock_us(self, life: LifeState, now: Now) -> int | None:
-        """A life's log clock now."""
+        """A life's log clock now, as far as that is known."""
 
     def witnessed(self, event: Event, ask: Ask | None = None) -> None:
         """Something about one of its lives was seen."""
@@ -87,6 +87,8 @@ class Server(msgspec.Struct, kw_only=True):
     port: int | None
     pid: int | None = None
     handle: ProcessHandle | None = None
+    idle_s: int | None = None
+    """Seconds after which it sleeps, by its command line; None where it never does, or that is not known."""
     hidden: str | None = None
     """Why its connections cannot be seen, and what to grant."""
     unwatched: str | None = None
@@ -189,7 +191,8 @@ class Witnesses:
             if server.pid is None and (told or now.monotonic_us - server.searched_us >= patience_us):
                 server.searches = 1 if told else server.searches + 1
                 server.searched_us, server.port = now.monotonic_us, port
-                self._search(server, life, watched.log_clock_us(life, now))
+                clock_us = watched.log_clock_us(life, now)
+                self._search(server, life, clock_us if clock_us is not None else life.ledger.last.clock_us)
 
     def _search(self, server: Server, life: LifeState, clock_us: int | None) -> None:
         server.hidden = why_hidden(pid=None, url=life.ledger.url)
@@ -200,6 +203,7 @@ class Witnesses:
             server.unwatched = "its process was not found, or cannot be seen by this user"
             return
         server.pid, server.unwatched = process.pid, None
+        server.idle_s = process.options.sleep.seconds if process.options.sleep.state == "on" else None
         server.port = server.port or process.port
         server.hidden = server.hidden or why_hidden(pid=process.pid, url=life.ledger.url, proc=self._proc)
         if self.settings.exits:
@@ -349,6 +353,8 @@ def _ended(life: LifeState, server: Server, end: End, clock_us: int | None, now:
         how = f"signal {end.signal}" if end.signal is not None else f"status {end.status}"
     fields: dict[str, object] = {"by": "kernel", "life": life.key, "pid": server.pid}
     fields |= {name: value for name, value in (("signal", end.signal), ("status", end.status)) if value is not None}
+    if server.idle_s is not None:  # no more of its command line: that can hold keys
+        fields["command"] = f"llama-server --sleep-idle-seconds {server.idle_s}"
     return Event(
         type="process.exit",
         origin=life.origin,

@@ -80,6 +80,38 @@ CASES = [
         ),
     ),
     Case(
+        name="sleep-crash-of-which-a-later-life-tells",
+        why="it dies each time before its sleep lines are out; that it has sleep mode on is seen when it sleeps at last",
+        log=joined(
+            journal(BEGIN + systemd(2.06, "Main process exited, code=killed, status=11/SEGV")),
+            journal("0 start\n1.1 serve 0\n", pid=701, started=5),
+            journal(systemd(7.16, "Main process exited, code=killed, status=11/SEGV"), unit=None),
+            journal("0 start\n1 serve 0\n2.1 sleep\n", pid=702, started=9),
+        ),
+        found=(
+            found("sleep-crash", "probable", "restarted", signal=11, in_flight=None),
+            found("sleep-crash", "probable", "restarted", signal=11, in_flight=None),
+        ),
+    ),
+    Case(
+        name="crash-of-which-no-life-tells-more",
+        why="nothing tells that this server has sleep mode on",
+        log=joined(
+            journal(BEGIN + systemd(2.06, "Main process exited, code=killed, status=11/SEGV")),
+            journal(AGAIN, pid=701, started=5),
+        ),
+        found=(found("crash", "confirmed", "restarted", signal=11),),
+    ),
+    Case(
+        name="crash-far-from-the-sleep-a-later-life-shows",
+        why="it sleeps after a second, as a later life shows, and died nine seconds after its last request",
+        log=joined(
+            journal(BEGIN + systemd(10.1, "Main process exited, code=killed, status=11/SEGV")),
+            journal("0 start\n1 serve 0\n2.1 sleep\n", pid=701, started=12),
+        ),
+        found=(found("crash", "confirmed", "restarted", signal=11),),
+    ),
+    Case(
         name="sleep-crash-owns-its-requests",
         why="a request posted into the sleep and a crash a moment later are one incident, the death's",
         log=log("0 start lv=5\n1 serve 0\n2.1 sleep\n2.15 post 1\n" + SEGV + AGAIN),

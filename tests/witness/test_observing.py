@@ -222,3 +222,18 @@ def test_one_that_is_not_found_is_looked_for_ever_more_rarely() -> None:
 def test_props_are_not_asked_unless_that_is_set() -> None:
     source = Source(1)
     assert Witnesses(Witness(), find=lambda proc: []).answer(source, ask(source, what="props"), now()) is None
+
+
+def test_its_end_tells_of_its_command_line_that_it_sleeps_and_no_more() -> None:
+    with subprocess.Popen(["true"]) as server:
+        source = Source(8080)
+        options = parse_arguments(("--sleep-idle-seconds", "7", "--api-key", "secret"))
+        made = msgspec.structs.replace(process(server.pid, 8080), options=options)
+        witnesses = Witnesses(Witness(), find=lambda proc: [made])
+        os.waitid(os.P_PID, server.pid, os.WEXITED | os.WNOWAIT)
+        witnesses.attend(source, now())
+        witnesses.deliver(source, now(), at_once=True)
+    (event,) = source.given
+    assert event.fields["command"] == "llama-server --sleep-idle-seconds 7"
+    assert "secret" not in str(event)
+    witnesses.close()
