@@ -58,6 +58,9 @@ EXCEPTIONS = {
 }
 """Made logs in which live and scan differ, and why."""
 
+FIRST_LINES = 20
+"""Writes that hold the first lines of a log for sure, whatever they are torn into."""
+
 
 def _slow(names: Sequence[str], slow: set[str]) -> list[Any]:
     return [pytest.param(name, marks=[pytest.mark.slow] if name in slow else []) for name in names]
@@ -178,7 +181,8 @@ def _broken(log: Path, writes: Sequence[Write], choose: random.Random, *, restar
                 driven.service.stop()
             driven = Driven(database, [log], driven.clock)
             driven.service.start()
-        if at in places and rotations and write.data.endswith(b"\n"):
+        # A log without stamps is known by its first lines; where the first file holds fewer, it is another log.
+        if at in places and rotations and at >= FIRST_LINES and write.data.endswith(b"\n"):
             _rotate(log)
     driven.run_for(10 * SECOND)
     driven.service.stop()

@@ -282,9 +282,6 @@ def test_check_judges_both_units_right(story: Story) -> None:
         assert "sleep-mode-on" in {finding["code"] for finding in servers[unit]["findings"]}
 
 
-# Slow until what it found in one of three runs is explained: a hang that was woken, and whose client tells otherwise.
-# The same is asked of the daemon without wakes in every run of test_booted.py.
-@pytest.mark.slow
 def test_the_incidents_are_what_the_clients_saw(story: Story) -> None:
     assert story.lost, "no request was lost, so nothing could be shown"
     assert story.kills >= 1
