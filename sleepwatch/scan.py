@@ -21,7 +21,8 @@ from sleepwatch.reader.journal import JournalLog
 from sleepwatch.reader.recogniser import Sink
 from sleepwatch.rules import IncidentWords, RuleSet, load, load_incidents
 from sleepwatch.sources.archives import decompressed, open_plain, read_block
-from sleepwatch.sources.journal import Journal, Place, Way, Which, holds_journals, is_journal_file, open_journal
+from sleepwatch.sources.journal import Journal, Place, Way, Which, holds_journals, is_journal_file
+from sleepwatch.sources.journal_open import open_journal
 from sleepwatch.sources.journal_parts import TORN, Part, Selection, is_there, parts, place_of
 from sleepwatch.sources.sets import LogSet, Piece, log_sets
 from sleepwatch.times import LocalTimes

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from sleepwatch.check.findings import Finding
+from sleepwatch.check.text import summary
 from sleepwatch.check.verdicts import STATES, Judged, Report
 from sleepwatch.hosts.options import LOUDEST
 from sleepwatch.printable import printable, printable_lines
@@ -116,8 +117,6 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
 
 def document(report: Report) -> Document:
     """The report as one document."""
-    from sleepwatch.check.text import summary
-
     return Document(
         schema_version=SCHEMA_VERSION,
         state=STATES[report.state],
@@ -155,7 +154,7 @@ def _server(judged: Judged) -> ServerEntry:
         container=server.container.id if server.container else None,
         router=server.router,
         is_router=server.is_router,
-        port=port_of(judged),
+        port=judged.server.port,
         model=_text(options.model) if options else None,
         build=server.build,
         slots=options.slots if options else None,
@@ -174,23 +173,8 @@ def _server(judged: Judged) -> ServerEntry:
         ),
         watched=AnswerEntry(answer=judged.watched.answer, how=printable(judged.watched.words)),
         findings=[_finding(finding) for finding in judged.findings],
-        not_seen=[printable(words) for words in not_seen(judged)],
+        not_seen=[printable(words) for words in judged.server.unseen],
     )
-
-
-def port_of(judged: Judged) -> int | None:
-    """The port it listens on, else the one it is told to."""
-    server = judged.server
-    if server.process is not None and server.process.port is not None:
-        return server.process.port
-    return server.options.number("port") if server.options is not None else None
-
-
-def not_seen(judged: Judged) -> tuple[str, ...]:
-    """What of this server could not be looked at."""
-    process, unit = judged.server.process, judged.server.unit
-    found = [*(process.unseen if process else ()), *(process.config_unread if process else ())]
-    return (*found, *(unit.unreadable if unit else ()))
 
 
 def _models(judged: Judged) -> list[ModelEntry]:

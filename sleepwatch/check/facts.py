@@ -77,6 +77,19 @@ class ServerFacts(msgspec.Struct, frozen=True, kw_only=True):
         """Whether it runs now."""
         return self.process is not None
 
+    @property
+    def port(self) -> int | None:
+        """The port it listens on, else the one it is told to."""
+        if self.process is not None and self.process.port is not None:
+            return self.process.port
+        return self.options.number("port") if self.options is not None else None
+
+    @property
+    def unseen(self) -> tuple[str, ...]:
+        """What of it could not be looked at."""
+        found = (*self.process.unseen, *self.process.config_unread) if self.process is not None else ()
+        return (*found, *(self.unit.unreadable if self.unit is not None else ()))
+
 
 class HostFacts(msgspec.Struct, frozen=True, kw_only=True):
     """The host around the servers."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator
 
-from sleepwatch.check.document import not_seen, port_of
 from sleepwatch.check.findings import CRITICAL, INFO, WARNING, Finding
 from sleepwatch.check.verdicts import (
     BLIND,
@@ -103,7 +102,7 @@ def block(judged: Judged, style: Style, told: set[str] | None = None) -> Iterato
             "log", log if judged.evidence.answer == "no" else f"{log}; proves {judged.evidence.proves}", style
         )
         yield from _field("watched", judged.watched.words, style)
-    unseen = not_seen(judged)
+    unseen = judged.server.unseen
     if unseen:
         yield from _field("not seen", ", ".join(unseen), style)
     for number, finding in enumerate(judged.findings, 1):
@@ -118,7 +117,7 @@ def _facts(judged: Judged) -> str:
         facts.append(f"unit {server.unit.name}")
     if server.router is not None:
         facts.append(f"started by the router {server.router}")
-    port = port_of(judged)
+    port = judged.server.port
     if port is not None:
         facts.append(f"port {port}")
     if options is not None:

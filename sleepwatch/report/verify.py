@@ -28,7 +28,8 @@ from sleepwatch.reader.window import REACH
 from sleepwatch.report.times import wall_words
 from sleepwatch.sources.archives import open_plain, read_block
 from sleepwatch.sources.journal import NAME as JOURNAL
-from sleepwatch.sources.journal import Journal, Which, open_journal
+from sleepwatch.sources.journal import Journal, Which
+from sleepwatch.sources.journal_open import open_journal
 from sleepwatch.sources.journal_units import Units
 from sleepwatch.sources.sets import beside
 

@@ -1,24 +1,20 @@
 """The systemd journal as a source: which journal, where in it, and what each way of reading it offers.
 
 There are two ways: libsystemd in this process (``journal_native``, the package systemd-python) and the program
-journalctl (``journal_command``). Both give the same records; :func:`open_journal` takes the first that is there.
+journalctl (``journal_command``). Both give the same records; ``journal_open`` takes the first that is there.
 """
 
 from __future__ import annotations
 
 import glob
-import importlib.util
 import os
-import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal, Protocol
 
 import msgspec
 
-from sleepwatch.errors import SourceError
 from sleepwatch.model import Record
-from sleepwatch.sources.journal_units import Units
 
 NAME = "journal:"
 """What every journal's name begins with, so that none is taken for a file's."""
@@ -162,35 +158,6 @@ class Journal(Protocol):
         """Give everything back."""
 
 
-def open_journal(which: Which, units: Units, *, follow: bool = False, way: Way = "auto") -> Journal:
-    """Open a journal. Raises SourceError where it is not there, may not be read, or nothing here can read it.
-
-    Of what is read, only lines of or about ``units`` are given out. ``follow``: further entries will be waited for.
-    """
-    _look_at(which)
-    if way != "command" and has_native():
-        from sleepwatch.sources.journal_native import NativeJournal
-
-        return NativeJournal(which, units)
-    if way == "native":
-        raise SourceError(
-            "the package systemd-python is not installed", hint="pip install 'sleepwatch[journal]', or use journalctl"
-        )
-    if shutil.which("journalctl") is None:
-        raise SourceError(
-            f"{which.name}: nothing here can read a journal",
-            hint="install systemd (for journalctl), or pip install 'sleepwatch[journal]'",
-        )
-    from sleepwatch.sources.journal_command import CommandJournal
-
-    return CommandJournal(which, units, follow=follow)
-
-
-def has_native() -> bool:
-    """Is systemd-python installed?"""
-    return importlib.util.find_spec("systemd") is not None and importlib.util.find_spec("systemd._reader") is not None
-
-
 def journal_files(which: Which) -> list[Path]:
     """The files a journal is kept in, as far as they can be listed: those journald would look at."""
     if which.files:
@@ -212,24 +179,3 @@ def is_journal_file(path: Path) -> bool:
 def holds_journals(directory: str) -> bool:
     """Is this a directory of journal files, or of machines' directories of such files?"""
     return os.path.isdir(directory) and any(map(is_journal_file, journal_files(Which(directory=directory))))
-
-
-def _look_at(which: Which) -> None:
-    """Raise the SourceError that tells why there is nothing to read, before a library tells less."""
-    if which.directory is not None and not Path(which.directory).is_dir():
-        raise SourceError(f"{which.name}: no such directory", hint="name a directory of journal files")
-    for name in which.files:
-        if not os.path.lexists(name):
-            raise SourceError(f"{which.name}: no such file")
-    files = journal_files(which)
-    if not files:
-        where = "" if which.directory else f" in {' or '.join(LOCAL)}"
-        raise SourceError(f"{which.name}: there are no journal files{where}", hint="is it kept in another directory?")
-    chief = [path for path in files if path.name.startswith("system")] if not which.files else []
-    for some in (files, chief):
-        unreadable = [str(path) for path in some if not os.access(path, os.R_OK)]
-        if unreadable and len(unreadable) == len(some):
-            raise SourceError(
-                f"{which.name}: permission denied ({unreadable[0]})",
-                hint="run it as root or as a member of the group systemd-journal",
-            )

@@ -14,7 +14,8 @@ import msgspec
 from sleepwatch.errors import SourceError
 from sleepwatch.model import Record
 from sleepwatch.sources.follow import State
-from sleepwatch.sources.journal import Journal, Place, Start, Terms, Way, Which, open_journal
+from sleepwatch.sources.journal import Journal, Place, Start, Terms, Way, Which
+from sleepwatch.sources.journal_open import open_journal
 from sleepwatch.sources.journal_parts import TORN, place_of, run_start, units_here
 from sleepwatch.sources.journal_units import Units
 

@@ -12,10 +12,7 @@ from pathlib import Path
 
 from sleepwatch.clock import SystemClock
 from sleepwatch.errors import StoreError
-
-APPLICATION = "sleepwatch"
-SCHEMA_VERSION = 5
-"""What this program reads and writes. Equal to the last migration's; here so that opening does not load them."""
+from sleepwatch.store.version import APPLICATION, SCHEMA_VERSION
 
 BUSY_TIMEOUT_MS = 5_000
 _TRY_AGAIN_S = 0.02

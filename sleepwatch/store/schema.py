@@ -13,7 +13,7 @@ import sqlite3
 
 from sqlite_utils import Database, Migrations
 
-from sleepwatch.store.database import APPLICATION
+from sleepwatch.store.version import APPLICATION
 
 _migrations = Migrations(APPLICATION)
 

@@ -16,6 +16,7 @@ import pytest
 
 from sleepwatch.errors import StoreError
 from sleepwatch.store import database, default_path, open_store
+from sleepwatch.store.version import SCHEMA_VERSION
 from tests.support.results import HANG, RESULT
 
 
@@ -122,7 +123,7 @@ def test_a_newer_database_is_refused_and_left_alone(tmp_path: Path) -> None:
     content = path.read_bytes()
     for options in ({}, {"read_only": True}):
         error = _refusal(path, **options)
-        assert f"newer sleepwatch (schema 99, this one knows {database.SCHEMA_VERSION})" in error.message
+        assert f"newer sleepwatch (schema 99, this one knows {SCHEMA_VERSION})" in error.message
         assert "upgrade sleepwatch" in (error.hint or "")
     assert path.read_bytes() == content
 
@@ -130,7 +131,7 @@ def test_a_newer_database_is_refused_and_left_alone(tmp_path: Path) -> None:
 def test_an_older_database_is_not_changed_by_looking(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "incidents.db"
     open_store(path).close()
-    now = database.SCHEMA_VERSION
+    now = SCHEMA_VERSION
     monkeypatch.setattr(database, "SCHEMA_VERSION", now + 1)
     refusal = _refusal(path, read_only=True).message
     assert f"has an older schema ({now}, this sleepwatch needs {now + 1})" in refusal

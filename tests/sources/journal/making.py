@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from sleepwatch.model import Record
-from sleepwatch.sources.journal import Journal, open_journal
+from sleepwatch.sources.journal import Journal
+from sleepwatch.sources.journal_open import open_journal
 from tests.support.needs import JOURNAL_REMOTE
 
 Entry = dict[str, bytes]

@@ -13,7 +13,8 @@ from sleepwatch.cli import main
 from sleepwatch.envelopes import by_name
 from sleepwatch.model import Record, ScanResult
 from sleepwatch.scan import Options, Scan, scan
-from sleepwatch.sources.journal import Way, Which, open_journal
+from sleepwatch.sources.journal import Way, Which
+from sleepwatch.sources.journal_open import open_journal
 from sleepwatch.sources.journal_parts import Selection
 from sleepwatch.sources.journal_units import Units
 from tests.sources.journal.conftest import Make

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from sleepwatch.model import Record
-from sleepwatch.sources.journal import Place, Way, Which, open_journal
+from sleepwatch.sources.journal import Place, Way, Which
 from sleepwatch.sources.journal_follow import REPLACED, VACUUMED, JournalFollower, JournalPiece, Open, machines
+from sleepwatch.sources.journal_open import open_journal
 from sleepwatch.sources.journal_parts import TORN
 from sleepwatch.sources.journal_units import Units
 from tests.sources.journal.conftest import Make

@@ -12,7 +12,8 @@ from sleepwatch.model import Incident, ScanResult
 from sleepwatch.reader.journal import JournalLog
 from sleepwatch.rules import load_incidents
 from sleepwatch.scan import Scan, engine_words
-from sleepwatch.sources.journal import Way, Which, open_journal
+from sleepwatch.sources.journal import Way, Which
+from sleepwatch.sources.journal_open import open_journal
 from sleepwatch.sources.journal_parts import Selection
 from sleepwatch.sources.journal_units import Units
 from tests.cases.made import timed

@@ -15,7 +15,7 @@ from sleepwatch.daemon.service import Service
 from sleepwatch.engine import Now
 from sleepwatch.model import Incident
 from sleepwatch.scan import scan
-from sleepwatch.sources import journal
+from sleepwatch.sources import journal_open
 from sleepwatch.sources.journal import Way
 from sleepwatch.store import open_store
 from sleepwatch.store.daemon import checkpoints
@@ -91,7 +91,7 @@ class Daemon:
 def one_way(way: Way, monkeypatch: pytest.MonkeyPatch) -> None:
     """The daemon takes libsystemd where it is there."""
     share_rules(monkeypatch)
-    monkeypatch.setattr(journal, "has_native", lambda: way == "native")
+    monkeypatch.setattr(journal_open, "has_native", lambda: way == "native")
 
 
 def stored(database: Path) -> dict[str, tuple[str, ...]]:
