@@ -17,11 +17,6 @@ NEAR_US = 5_000_000
 STARTED_US = 10_000_000
 """A unit's process writes its first line within this time of its start."""
 
-TOKENIZER = re.compile(
-    r"llm_tokenizer|llama_vocab::(?:impl::)?(?:tokenize|text_to_token)|tokenize_input_prompts|common_tokenize"
-)
-"""Frames of a thread that was reading the vocabulary (llama.cpp ``src/llama-vocab.cpp``, server-common.cpp)."""
-
 _SERVER_PROGRAM = re.compile(r"(?:^|[\s/\"'])(?:[\w.-]*llama[\w.-]*|server)(?:$|[\s\"'])|--sleep-idle-seconds|\.gguf\b")
 
 

@@ -7,27 +7,23 @@ whose answers come back as events). ``scan`` and ``run`` differ only in who call
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Collection, Mapping
-from typing import NamedTuple
 
 import msgspec
 
-from sleepwatch.engine import witnesses
+from sleepwatch.engine import exits, routers, witnesses
 from sleepwatch.engine.ends import (
-    TOKENIZER,
     claim_unit,
     is_server_command,
     life_of_unit,
     life_that_ended,
-    near,
     order_units,
     same_host,
     unnamed_before,
 )
 from sleepwatch.engine.ledger import Pending, Phase
-from sleepwatch.engine.lives import LifeState, Now, Row, Server, describe, digest, own_clock, server_name
-from sleepwatch.engine.remedy import filled
+from sleepwatch.engine.lives import LifeState, Now, Row, Server, describe, own_clock, server_name
+from sleepwatch.engine.output import Ask, Output, Transition, Words, incident_of
 from sleepwatch.engine.streams import HEAD_LINES
 from sleepwatch.engine.verdicts import (
     GRACE_US,
@@ -35,7 +31,6 @@ from sleepwatch.engine.verdicts import (
     SIGSEGV,
     Exit,
     NoIncident,
-    Proof,
     Verdict,
     crash_loop,
     death,
@@ -47,60 +42,7 @@ from sleepwatch.engine.verdicts import (
     stalled_requests,
     wake_overdue,
 )
-from sleepwatch.model import Event, Evidence, Incident, Life, Origin
-from sleepwatch.printable import printable
-
-
-class Words(msgspec.Struct, frozen=True):
-    """What the engine needs of ``rules/incidents.toml`` for one kind."""
-
-    severity: str
-    remedy: str
-
-
-class Transition(msgspec.Struct, frozen=True):
-    """An incident opened, changed or was withdrawn."""
-
-    incident: Incident
-    before: Incident | None
-    withdrawn: bool = False
-
-
-class Ask(msgspec.Struct, frozen=True):
-    """A fact the engine wants from the live system, about one sleep of one life.
-
-    ``snapshot`` of its connections is to be answered before anything else is done: a request that dies has
-    milliseconds. ``props`` is whether the server says that it sleeps. The answers are events: ``witness.snapshot``,
-    ``witness.props`` (:mod:`sleepwatch.engine.witnesses`), with ``life`` and ``sleep`` from here.
-    """
-
-    what: str
-    life: str
-    server: str
-    port: str | None
-    pid: int | None
-    url: str | None
-    """What it said that it listens on."""
-    origin: Origin
-    sleep: str
-    place: int
-    """Its place in the log: so many lines of this life came since the sleep began."""
-    clock_us: int | None
-    """The life's log clock now, as far as it is known."""
-    asleep_us: int | None
-    """For how long it has been asleep; None: it is awake again."""
-    awake_us: int = 0
-    """For how long it has been awake again."""
-    cookies: tuple[int, ...] = ()
-    """Connections to be looked at whatever they do now."""
-
-
-class Output(NamedTuple):
-    """What one call found out."""
-
-    transitions: list[Transition]
-    asks: list[Ask]
-
+from sleepwatch.model import Event, Incident, Life, Origin
 
 _NOTHING = Output([], [])
 _STATE = ("_lives", "_servers", "_numbers", "_waiting_units", "_unclaimed", "_dumped", "_finished", "events")
@@ -305,7 +247,7 @@ class Engine:
             self._judge(before)  # it was restarted
         self._lives[origin] = life
         if parent is not None and origin.port is not None:
-            parent.children[origin.port.rsplit("/", 1)[-1]] = life
+            parent.children[routers.port_at_router(origin.port)] = life
         if claimed is not None:
             order_units(self._lives.values(), life)
             self._claim_reports(life)
@@ -352,9 +294,7 @@ class Engine:
     def _server_of(self, origin: Origin, parent: LifeState | None, unit: str | None) -> Server:
         name = origin.unit or unit or origin.container or server_name(origin.source)
         if parent is not None and origin.port is not None:
-            port = origin.port.rsplit("/", 1)[-1]
-            model = parent.spawned.get(port, (port, None))[0]
-            name = f"{parent.server.name}/{model}"
+            name = f"{parent.server.name}/{routers.model_at(parent, routers.port_at_router(origin.port))}"
         elif origin.port is not None:
             name = f"{name}/{origin.port}"
         elif (
@@ -531,66 +471,15 @@ class Engine:
             if life.ledger.sleep_mode:
                 life.server.idle_us = life.server.idle_us or life.ledger.idle_us
                 self._has_sleep_mode(life.server)
-        signal, status = fields.get("signal"), fields.get("status")
-        if signal is None and isinstance(status, int) and 128 < status < 128 + 65:
-            signal = status - 128
-        sure = (
-            "life" in fields
-            or fields.get("invocation") is not None
-            or (fields.get("pid") is not None and fields["pid"] == life.origin.pid)
-        )
-        known = life.exit
         if fields.get("by") == "systemd":
             life.server.restarting = False
-        frames = str(fields.get("frames", ""))
-        if known is not None and known.recorded:
-            # The same death, told again: keep what each tells.
-            known.others.append(event)
-            if known.event is not None and "life" in known.event.fields:
-                # The kernel told that it ended, and may not have told how; whether it was wanted others know.
-                known.planned = known.planned or bool(fields.get("planned"))
-                known.status = status if known.signal is None and known.status is None else known.status
-            known.sure = known.sure or sure
-            known.at_us = known.at_us if known.at_us is not None else own_clock(life, event.wall_us)
-            known.signal = known.signal if known.signal is not None else signal
-        else:
-            life.exit = known = Exit(
-                event=event,
-                by=str(fields.get("by", "shell")),
-                signal=signal,
-                status=status,
-                planned=bool(fields.get("planned")) or self._is_being_stopped(life),
-                at_us=event.clock_us if "life" in fields else own_clock(life, event.wall_us),
-                sure=sure,
-                others=[],
-            )
-        known.tokenizer = known.tokenizer or bool(TOKENIZER.search(frames))
-        known.oom = known.oom or fields.get("cause") == "oom"
-        known.aborted = known.aborted or fields.get("cause") == "trap-in-libc"
-        self._adopt(life, known, event)
-        if known.by == "coredump" or fields.get("by") == "coredump":
+        end = exits.enter(life, event)
+        exits.adopt(self._unclaimed, life, end, event)
+        if end.by == "coredump" or fields.get("by") == "coredump":
             self._dumped = life
         life.server.saw_exit = True
-        self._own_children(life)
+        routers.take_over_requests(life)
         self._judge(life)
-
-    @staticmethod
-    def _is_being_stopped(life: LifeState) -> bool:
-        """Is its router about to stop it?"""
-        if life.parent is None or life.origin.port is None:
-            return False
-        spawned = life.parent.spawned.get(life.origin.port.rsplit("/", 1)[-1])
-        return spawned is not None and spawned[0] in life.parent.stopping_models
-
-    def _adopt(self, life: LifeState, end: Exit, event: Event) -> None:
-        """What the kernel or a coredump said of a thread or child that could not be told apart belongs to this end."""
-        for other in [one for one in self._unclaimed if near(event, one) and same_host(one.origin, life.origin)]:
-            signal = other.fields.get("signal")
-            if end.signal is None or signal in (None, end.signal):
-                self._unclaimed.remove(other)
-                end.signal = end.signal if end.signal is not None else signal
-                end.aborted = end.aborted or other.fields.get("cause") == "trap-in-libc"
-                end.others.append(other)
 
     def _signal_line(self, event: Event) -> None:
         """The signal of the death that the lines before it reported without one."""
@@ -610,15 +499,6 @@ class Engine:
             life.exit.tokenizer = True
             life.exit.others.append(event)
             self._judge(life)
-
-    @staticmethod
-    def _own_children(life: LifeState) -> None:
-        """A router that dies owns the requests of its children."""
-        for index, child in enumerate(life.children.values()):
-            if child.ended or child.exit is not None:
-                continue
-            for number, request in enumerate(child.ledger.in_flight()):
-                life.ledger.busy[-1 - index * 10_000 - number] = request
 
     # -- our own wakes --------------------------------------------------------------------------------------------
 
@@ -650,7 +530,7 @@ class Engine:
         if life is None or life.exit is not None:
             return
         if event.type == "unit.stopping":
-            life.ledger.apply(event_like(event, "process.stopping"))
+            life.ledger.apply(msgspec.structs.replace(event, type="process.stopping"))
             self._judge(life)
         elif event.type == "unit.ended":
             life.exit = Exit(
@@ -710,45 +590,20 @@ class Engine:
         elif event.type == "router.proxied":
             child = life.children.get(str(fields["port"]))
             if child is not None and not child.ended:
-                child.ledger.passed_on(event, self._child_clock(life, str(fields["port"]), event))
+                child.ledger.passed_on(event, routers.child_clock_us(life, str(fields["port"]), event))
         elif event.type == "router.stopping":
             life.stopping_models.add(str(fields["model"]))
         elif event.type == "router.exited":
             self._child_exited(life, event)
         life.ledger.apply(event)
 
-    @staticmethod
-    def _child_clock(router: LifeState, port: str, event: Event) -> int | None:
-        """A moment on the router's clock, on the child's: the child's clock starts with its spawn."""
-        spawn = router.spawned.get(port)
-        if spawn is None or spawn[1] is None or event.clock_us is None:
-            return None
-        return event.clock_us - spawn[1]
-
     def _child_exited(self, router: LifeState, event: Event) -> None:
-        model, status = str(event.fields["model"]), event.fields["status"]
-        ports = [port for port, (name, _) in router.spawned.items() if name == model]
-        child = next((router.children[p] for p in reversed(ports) if p in router.children), None)
+        child = routers.child_with_model(router, str(event.fields["model"]))
         if child is None or child.ended:
             return
-        told = child.exit if child.exit is not None and child.exit.event is not None else None
-        # The stock router reports 1 for every signal (subprocess.h); patched ones 128+n or -n.
-        signal = status - 128 if 128 < status < 160 else -status if -65 < status < 0 else None
-        child.exit = Exit(
-            event=event,
-            by="router",
-            signal=signal,
-            status=status,
-            planned=status == 0 or model in router.stopping_models,
-            at_us=self._child_clock(router, ports[-1], event),
-            sure=True,
-            others=[],
-        )
-        if told is not None and told.event is not None:  # by the kernel, which knows the signal
-            child.exit.signal = told.signal if signal is None else signal
-            child.exit.others.append(told.event)
+        child.exit = routers.exit_of_child(router, child, event)
         if child.exit.signal is None and not child.exit.planned:
-            self._adopt(child, child.exit, event)
+            exits.adopt(self._unclaimed, child, child.exit, event)
         child.server.saw_exit = True
         self._close(child)
 
@@ -799,7 +654,7 @@ class Engine:
                 verdicts.append(overdue)
         if life.exit is not None or self._over:
             verdicts.extend(stalled_requests(ledger))
-        self._report(life, {v.subject: self._incident(life, v) for v in verdicts})
+        self._report(life, {v.subject: incident_of(life, v, self._words) for v in verdicts})
 
     def _how_ended(self, life: LifeState) -> str | None:
         if life.exit is not None:
@@ -859,32 +714,6 @@ class Engine:
     def _is_up(server: Server) -> bool:
         return server.last is not None and server.last.exit is None
 
-    def _incident(self, life: LifeState, verdict: Verdict) -> Incident:
-        words = self._words[verdict.kind]
-        opened, closed = verdict.opened, verdict.closed
-        return Incident(
-            id=digest(life.key.encode(), verdict.subject.encode()),
-            kind=verdict.kind,
-            confidence=verdict.confidence,
-            state=verdict.state,
-            severity=words.severity,
-            server=life.server.name,
-            life=life.key,
-            summary=verdict.summary,
-            remedy=filled(words.remedy, life),
-            reason=verdict.reason,
-            evidence=tuple(_evidence(p) for p in verdict.proofs),
-            task=verdict.task,
-            in_flight=verdict.in_flight,
-            in_flight_reason=verdict.in_flight_reason,
-            signal=verdict.signal,
-            count=verdict.count,
-            opened_us=opened.wall_us if opened is not None else None,
-            closed_us=closed.wall_us if closed is not None else None,
-            log_opened_us=opened.clock_us if opened is not None else None,
-            log_closed_us=closed.clock_us if closed is not None and closed.origin is life.origin else None,
-        )
-
     def _report(self, life: LifeState, now: dict[str, Incident]) -> None:
         for subject, incident in now.items():
             before = life.reported.get(subject)
@@ -926,22 +755,3 @@ _SPECIAL: dict[str, Callable[[Engine, Event], None]] = {
     "witness.snapshot": Engine._witness,
     "witness.props": Engine._witness,
 }
-
-
-def _evidence(proof: Proof) -> Evidence:
-    event = proof.event
-    return Evidence(
-        role=proof.role,
-        source=event.source or event.origin.source,
-        offset=event.offset,
-        text=printable(event.text.decode("utf-8", "surrogateescape")),
-        rest_bytes=len(event.rest),
-        rest_sha256=hashlib.sha256(event.rest).hexdigest() if event.rest else None,
-        clock_us=event.clock_us,
-        wall_us=event.wall_us,
-    )
-
-
-def event_like(event: Event, type_: str) -> Event:
-    """The same line, as another event."""
-    return msgspec.structs.replace(event, type=type_)

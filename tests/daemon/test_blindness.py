@@ -10,8 +10,7 @@ import pytest
 from sleepwatch.config import FileSource, Settings
 from sleepwatch.daemon.service import Service
 from sleepwatch.daemon.watching import SILENT_AT_WORK_US, SILENT_US, LogWatch
-from sleepwatch.engine import Now
-from sleepwatch.engine.engine import Words
+from sleepwatch.engine import Now, Words
 from sleepwatch.model import Incident
 from sleepwatch.reader import Gate
 from sleepwatch.rules import load
