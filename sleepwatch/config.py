@@ -15,6 +15,7 @@ import msgspec
 
 from sleepwatch.config_keys import Problem, problems, shown, words
 from sleepwatch.errors import SleepwatchError
+from sleepwatch.model import KINDS
 from sleepwatch.printable import printable
 from sleepwatch.wake.settings import Wake
 
@@ -256,8 +257,6 @@ def _target_problems(settings: Settings) -> Iterator[Problem]:
         if target.command is not None and not (target.command and target.command[0].strip()):
             yield Problem(f"{key}.command", shown(target.command), "must be a program and its arguments, or left out")
         for kind in target.kinds:
-            from sleepwatch.store.merge import KINDS  # late: `check` reads the configuration of a daemon that runs
-
             if kind not in KINDS:
                 yield Problem(f"{key}.kinds", shown(kind), f"must be some of {', '.join(KINDS)}")
 

@@ -14,10 +14,6 @@ from typing import Any
 import msgspec
 from msgspec import inspect
 
-SECRET = msgspec.Meta(extra={"secret": True})
-"""``Annotated[str, SECRET]`` is a value that is never shown."""
-MASK = "(secret)"
-
 
 def words(allowed: str) -> msgspec.Meta:
     """``Annotated[str, words("a path")]`` says what is allowed where the type alone does not."""
@@ -71,7 +67,7 @@ def problems(data: object, cls: type[msgspec.Struct], at: str = "") -> Iterator[
             for number, row in enumerate(value):
                 yield from problems(row, rows, f"{key}[{number}]")
         elif not _fits(value, fields[name].type):
-            yield Problem(key, MASK if is_secret(kind) else shown(value), f"must be {allowed(kind)}")
+            yield Problem(key, shown(value), f"must be {allowed(kind)}")
     for name, field in fields.items():
         if field.required and name not in data:
             kind = inspect.type_info(field.type)
@@ -90,15 +86,7 @@ def keys(settings: msgspec.Struct, data: Mapping[str, Any], at: str = "") -> Ite
                 known = written[number] if written is not None and number < len(written) else {}
                 yield from keys(row, known, f"{key}[{number}]")
         else:
-            text = MASK if is_secret(kind) and value is not None else shown(value)
-            yield Key(key, text, allowed(kind), field.encode_name in data)
-
-
-def is_secret(kind: inspect.Type) -> bool:
-    """Whether values of this type must not be shown."""
-    if isinstance(kind, inspect.UnionType):
-        return any(is_secret(one) for one in kind.types)
-    return isinstance(kind, inspect.Metadata) and bool((kind.extra or {}).get("secret"))
+            yield Key(key, shown(value), allowed(kind), field.encode_name in data)
 
 
 def shown(value: object) -> str:

@@ -11,6 +11,23 @@ from typing import Any
 
 import msgspec
 
+KINDS = (
+    "blind",
+    "stalled-request",
+    "hung-request",
+    "crash",
+    "crash-in-flight",
+    "wake-failure",
+    "sleep-crash",
+    "crash-loop",
+)
+"""The kinds of incident, the more telling one of two for the same death (or request) later. Their names are stable."""
+CONFIDENCES = ("possible", "probable", "confirmed")
+SEVERITIES = ("info", "warning", "critical")
+STATES = ("open", "unresolved", "down", "restarted", "unstuck", "recovered", "abandoned", "lost")
+OPEN_STATES = ("open", "unresolved", "down")
+"""Of which nobody has yet seen an end."""
+
 LIVE = "live: "
 """Sources that begin so were seen by a running daemon, and cannot be read again."""
 

@@ -21,12 +21,12 @@ import msgspec
 
 from sleepwatch import prefix
 from sleepwatch.errors import RuleError
+from sleepwatch.model import KINDS, SEVERITIES
 from sleepwatch.pattern import Match, Pattern, Sample
 from sleepwatch.rulefile import line_of, parse_toml, read_patterns, refuse_unknown
 
 __all__ = [
     "EVENTS",
-    "KINDS",
     "IncidentWords",
     "Match",
     "Pattern",
@@ -39,18 +39,6 @@ __all__ = [
 ]
 
 INCIDENTS_FILE = "incidents.toml"
-KINDS = (
-    "hung-request",
-    "sleep-crash",
-    "wake-failure",
-    "crash-in-flight",
-    "crash",
-    "crash-loop",
-    "stalled-request",
-    "blind",
-)
-"""The kinds of incident; their names are stable."""
-SEVERITIES = ("critical", "warning", "info")
 
 # What the engine knows: each event with its fields; a field with "?" may be missing.
 EVENTS: dict[str, dict[str, str]] = {
@@ -207,13 +195,16 @@ def check(ruleset: RuleSet) -> list[Problem]:
 
 
 def load_incidents(directory: Path | None = None) -> dict[str, IncidentWords]:
-    """The words of every kind of incident, from ``incidents.toml``. Raises RuleError when one is missing or wrong."""
+    """The words of every kind of incident, from ``incidents.toml`` and in its order.
+
+    Raises RuleError when one is missing or wrong.
+    """
     file = _directory(directory).joinpath(INCIDENTS_FILE)
     text = _read(file)
     data = parse_toml(file.name, text)
     words: dict[str, IncidentWords] = {}
     refuse_unknown(file.name, text, 1, data, KINDS, "kind of incident")
-    for kind in KINDS:
+    for kind in (*data, *(kind for kind in KINDS if kind not in data)):
         entry = data.get(kind)
         if not isinstance(entry, dict):
             raise RuleError(f"{file.name}: [{kind}] is missing", hint="every kind of incident has its words")

@@ -15,7 +15,7 @@ import msgspec
 from sleepwatch import clock
 from sleepwatch.engine import Engine, Output, Transition, Words
 from sleepwatch.errors import SourceError
-from sleepwatch.model import Event, Gap, Incident, Life, ScanResult, SourceInfo
+from sleepwatch.model import CONFIDENCES, Event, Gap, Incident, Life, ScanResult, SourceInfo
 from sleepwatch.reader import Gate, Reader, Trace
 from sleepwatch.reader.journal import JournalLog
 from sleepwatch.reader.recogniser import Sink
@@ -34,8 +34,6 @@ ENTRIES = 500
 
 Progress = Callable[[str, int, int | None], None]
 """Called with a file, the bytes read of it so far (as stored, still compressed), and its size where known."""
-
-_CONFIDENCE = {"possible": 0, "probable": 1, "confirmed": 2}
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
@@ -320,11 +318,12 @@ def gap_of(event: Event) -> Gap:
 
 def _tells_more(new: Incident, known: Incident) -> bool:
     """Of two readings of one incident, does the new one know more?"""
-    return (_CONFIDENCE[new.confidence], new.state not in ("open", "unresolved"), len(new.evidence)) > (
-        _CONFIDENCE[known.confidence],
-        known.state not in ("open", "unresolved"),
-        len(known.evidence),
-    )
+    return _known_of(new) > _known_of(known)
+
+
+def _known_of(incident: Incident) -> tuple[int, bool, int]:
+    sure = CONFIDENCES.index(incident.confidence)
+    return sure, incident.state not in ("open", "unresolved"), len(incident.evidence)
 
 
 def _raw(stream: BinaryIO) -> BinaryIO:

@@ -12,7 +12,7 @@ import click
 
 from sleepwatch import clock
 from sleepwatch.cli.options import db_option, possible_option
-from sleepwatch.store.merge import KINDS, STATES
+from sleepwatch.model import KINDS, STATES
 
 if TYPE_CHECKING:
     from sleepwatch.model import Incident

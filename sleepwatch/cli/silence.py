@@ -8,7 +8,7 @@ import click
 
 from sleepwatch import clock
 from sleepwatch.cli.options import db_option
-from sleepwatch.store.merge import KINDS
+from sleepwatch.model import KINDS
 
 _json_option = click.option("--json", "as_json", is_flag=True, help="One JSON document instead of plain text.")
 

@@ -42,6 +42,7 @@ from sleepwatch.sources.watch import Watch
 from sleepwatch.store import Store, open_store
 from sleepwatch.store.daemon import Checkpoint, WatchRow, open_blindness, open_counts
 from sleepwatch.store.witness import WitnessRow
+from sleepwatch.times import DAY_US
 
 if TYPE_CHECKING:
     from sleepwatch.daemon.finding import Finding, Unwatched
@@ -50,7 +51,6 @@ if TYPE_CHECKING:
     from sleepwatch.wake.responder import Responder
     from sleepwatch.witness.observing import Witnesses
 
-DAY_US = 86_400_000_000
 PUMP_BYTES = 4 << 20
 """Read of one log before the next has its turn."""
 VANISHED_US = 600_000_000
@@ -284,7 +284,7 @@ class Service:
         """Whether all that it held at the start was read, judged and stored."""
         assert self._followers is not None
         follower, watch = self._followers.followers.get(path), self._watches.get(path)
-        return follower is None or watch is None or not (follower.unread or watch.unsettled or watch.urgent)
+        return follower is None or watch is None or not (follower.unread or not watch.settled or watch.urgent)
 
     def _is_over(self, path: str, follower: Follower) -> bool:
         """Nobody named it, and it was removed after it had been read to its end: nothing is missed there."""

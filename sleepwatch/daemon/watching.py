@@ -227,11 +227,6 @@ class SourceWatch:
         """It has found something that is to be stored at once."""
         return self._found.urgent
 
-    @property
-    def unsettled(self) -> bool:
-        """Something has been read that is not judged yet."""
-        return self._unsettled_us is not None
-
     def found(self) -> Found:
         """What was found and not yet :meth:`stored`."""
         self._ended += self._engine.drain_lives()
@@ -313,7 +308,7 @@ class SourceWatch:
 
     @property
     def settled(self) -> bool:
-        """All that came has been read."""
+        """All that came has been read and judged."""
         return self._unsettled_us is None
 
     def log_clock_us(self, life: LifeState, now: Now) -> int | None:

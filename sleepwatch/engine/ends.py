@@ -130,7 +130,7 @@ def claim_unit(waiting: list[tuple[str, Event]], event: Event) -> tuple[str, Eve
     origin = event.origin
     if origin.unit is not None or origin.pid is None or origin.port is not None:
         return None
-    near = [
+    able = [
         (unit, started)
         for unit, started in waiting
         if same_host(started.origin, origin)
@@ -139,7 +139,7 @@ def claim_unit(waiting: list[tuple[str, Event]], event: Event) -> tuple[str, Eve
         and not (origin.boot and started.fields.get("invocation"))  # this carrier tells units: it will tell
         and -1_000_000 <= event.wall_us - started.wall_us <= STARTED_US
     ]
-    claimed = next((one for one in near if _stem(origin) in one[0]), near[0] if near else None)
+    claimed = next((one for one in able if _stem(origin) in one[0]), able[0] if able else None)
     if claimed is not None:
         waiting.remove(claimed)
     return claimed

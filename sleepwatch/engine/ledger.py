@@ -661,11 +661,6 @@ class Ledger:
 
     # -- what the verdicts ask ------------------------------------------------------------------------------------
 
-    @property
-    def waits(self) -> bool:
-        """Asleep with something pending, or waking: time alone can make an incident of it."""
-        return self.phase is Phase.RELOADING or bool(self.sleep is not None and self.sleep.pendings)
-
     def in_flight(self) -> list[Event]:
         """The lines of the requests in flight: launched and not released, queued, or arrived and not launched."""
         flight = list(self.busy.values()) + list(self.queued.values())

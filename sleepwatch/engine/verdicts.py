@@ -26,7 +26,7 @@ OVERDUE_MIN_US = 10_000_000
 LOOP_DEATHS = 5
 """Deaths in a row without a served request that make a crash loop."""
 
-SIGILL, SIGABRT, SIGKILL, SIGSEGV = 4, 6, 9, 11
+SIGABRT, SIGSEGV = 6, 11
 
 CONFIRMED, PROBABLE, POSSIBLE = "confirmed", "probable", "possible"
 

@@ -42,7 +42,7 @@ TEXT_LIMIT = 1 << 20
 """Bytes kept of a line that its carrier delivered in pieces; what is longer is marked ``cut``."""
 
 HEAD_LIMIT = 64 << 10
-"""Bytes at a source's beginning that decide which envelope it has."""
+"""Bytes at a source's beginning that decide which envelope it has, and what identifies it where no line is stamped."""
 
 MISFIT_LIMIT = 200
 """So many lines in a row that do not fit, and the source is looked at afresh."""

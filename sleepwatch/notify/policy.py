@@ -12,8 +12,7 @@ from typing import NamedTuple
 
 from sleepwatch.config import Target
 from sleepwatch.engine.verdicts import NOT_FREED
-from sleepwatch.model import Incident
-from sleepwatch.store.merge import CONFIDENCES, OPEN_STATES, SEVERITIES
+from sleepwatch.model import CONFIDENCES, OPEN_STATES, SEVERITIES, Incident
 
 HANGS = ("hung-request", "stalled-request")
 NOT_FREED_HANG = "hung-request, not freed"

@@ -10,7 +10,6 @@ from pathlib import Path
 from urllib.parse import unquote
 
 from sleepwatch.config import Notify
-from sleepwatch.config_keys import MASK
 from sleepwatch.errors import SleepwatchError
 
 CREDENTIAL = "secret_notify-urls"
@@ -19,6 +18,7 @@ CREDENTIAL_FILE = Path("/etc/sleepwatch/credentials/notify-urls")
 _HOSTED = ("json", "xml", "form", "mailto", "http", "ntfy", "gotify", "matrix", "apprise")
 """URLs whose host is one, and no secret; with or without an ``s`` for TLS."""
 _SHORTEST_SECRET = 4
+_MASK = "(secret)"
 _PIECES = re.compile(r"[^\w.~%+-]+")
 
 
@@ -70,7 +70,7 @@ def is_open_to_all(place: Path) -> bool:
 def masked(text: str, urls: Iterable[str]) -> str:
     """``text`` without these URLs and without any part of one that could be its secret."""
     for url in urls:
-        text = text.replace(url, MASK)
+        text = text.replace(url, _MASK)
         scheme, _, rest = url.partition("://")
         shown = {scheme}
         if scheme.lower().removesuffix("s") in _HOSTED:
@@ -79,5 +79,5 @@ def masked(text: str, urls: Iterable[str]) -> str:
         for piece in sorted(set(_PIECES.split(rest)), key=len, reverse=True):
             for secret in {piece, unquote(piece)}:
                 if len(secret) >= _SHORTEST_SECRET and not any(secret in one for one in shown):
-                    text = text.replace(secret, MASK)
+                    text = text.replace(secret, _MASK)
     return text

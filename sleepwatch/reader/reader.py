@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from sleepwatch.envelopes import TURN_LIMIT, Envelope, by_name, detect, restored, reversed_order, turned
+from sleepwatch.envelopes.base import HEAD_LIMIT
 from sleepwatch.model import Record
 from sleepwatch.prefix import split
 from sleepwatch.reader.bare import BareLog
@@ -16,8 +17,6 @@ from sleepwatch.reader.trace import Trace
 from sleepwatch.rules import RuleSet
 from sleepwatch.times import LocalTimes
 
-HEAD_BYTES = 64 << 10
-"""How much of a source is looked at to tell its carrier, and what identifies a source whose lines carry no stamps."""
 _KEY_LINES = 8
 _STAMP_REACH = 256
 
@@ -101,7 +100,7 @@ class Reader:
             self._log.feed(data, final=False)
         else:
             self._head += data
-            if len(self._head) >= HEAD_BYTES:
+            if len(self._head) >= HEAD_LIMIT:
                 self._begin(final=False)
 
     def close(self) -> None:
@@ -185,7 +184,7 @@ class Reader:
 
     def _begin(self, *, final: bool) -> None:
         data, self._head = self._head, b""
-        head = data[:HEAD_BYTES]
+        head = data[:HEAD_LIMIT]
         self.envelope = self._envelope_of(head)
         self._carrier = type(self.envelope).name
         if not self._recogniser.head_key:

@@ -78,10 +78,6 @@ class LinesAround(Around):
                 yield clock
             start = buffer.find(b"\n", start, ceiling) + 1
 
-    @property
-    def ends(self) -> bool:
-        return len(self._buffer) < self._start + REACH
-
 
 class RecordsAround(Around):
     """Neighbours of a record among records of a carrier: those of the same writer, with the same ``[port]``."""
@@ -102,10 +98,6 @@ class RecordsAround(Around):
         if record.text.startswith(b"[") or writer_of(record) != self._writer:
             return None  # a router's child has a clock of its own
         return clock_at(record.text, 0)
-
-    @property
-    def ends(self) -> bool:
-        return len(self._records) <= self._at + RECORDS
 
     def clocks_after(self) -> Iterator[int]:
         if self.ports is not None:

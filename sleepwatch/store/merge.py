@@ -10,25 +10,7 @@ from typing import TypeVar
 
 import msgspec
 
-from sleepwatch.model import CanSee, Incident, Life
-
-KINDS = (
-    "blind",
-    "stalled-request",
-    "hung-request",
-    "crash",
-    "crash-in-flight",
-    "wake-failure",
-    "sleep-crash",
-    "crash-loop",
-)
-"""All kinds, the more telling one of two for the same death (or request) later: docs/verdicts.md."""
-
-CONFIDENCES = ("possible", "probable", "confirmed")
-SEVERITIES = ("info", "warning", "critical")
-STATES = ("open", "unresolved", "down", "restarted", "unstuck", "recovered", "abandoned", "lost")
-OPEN_STATES = ("open", "unresolved", "down")
-"""Of which nobody has yet seen an end."""
+from sleepwatch.model import CONFIDENCES, KINDS, CanSee, Incident, Life
 
 _PROGRESS = {"open": 0, "unresolved": 0, "down": 1}
 _SETTLED = 2

@@ -9,7 +9,7 @@ import pytest
 
 from sleepwatch.engine.describe import SURER
 from sleepwatch.engine.verdicts import CONFIRMED
-from sleepwatch.rules import KINDS
+from sleepwatch.model import KINDS
 from tests.cases.made import log
 from tests.explain.asking import traced
 

@@ -7,8 +7,8 @@ import pytest
 
 from sleepwatch.config import Target
 from sleepwatch.engine.verdicts import NOT_FREED
+from sleepwatch.model import OPEN_STATES, STATES
 from sleepwatch.notify.policy import NEWS, NOT_FREED_HANG, TABLE, Event, State, Step, What, event, is_open, wants
-from sleepwatch.store.merge import OPEN_STATES, STATES
 from tests.support.results import HANG
 
 HANGS_OPEN = msgspec.structs.replace(HANG, state="open", severity="critical", server="llama.service")

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from sleepwatch.model import KINDS
 from sleepwatch.store import Store, open_store
-from sleepwatch.store.merge import KINDS
 from tests.support.results import RESULT
 
 ROOT = Path(__file__).parents[2]

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sleepwatch import model
 from sleepwatch.model import Incident, Life
-from sleepwatch.store import merge
 from sleepwatch.store.merge import merge_incident, merge_life, reaches_as_far, reaches_further
 from tests.support.results import DEATH_STATES, HANG, HANG_STATES, KINDS, LIFE, incidents
 
@@ -52,17 +52,17 @@ def test_the_same_reading_twice_adds_nothing(readings: tuple[Incident, Incident]
 def test_nothing_known_is_lost(readings: tuple[Incident, Incident]) -> None:
     old, new = readings
     both = merge_incident(old, new)
-    assert merge.CONFIDENCES.index(both.confidence) >= min(merge.CONFIDENCES.index(one.confidence) for one in readings)
+    assert model.CONFIDENCES.index(both.confidence) >= min(model.CONFIDENCES.index(one.confidence) for one in readings)
     if old.kind != "crash-loop" and new.kind != "crash-loop":
-        assert both.confidence == max(old.confidence, new.confidence, key=merge.CONFIDENCES.index)
+        assert both.confidence == max(old.confidence, new.confidence, key=model.CONFIDENCES.index)
     assert "crash-loop" not in (old.kind, new.kind) or both.kind == "crash-loop"
     assert both.count == max(old.count, new.count)
     for fact in ("task", "signal", "in_flight", "opened_us", "closed_us", "log_opened_us", "log_closed_us"):
         known = [value for one in readings if (value := getattr(one, fact)) is not None]
         assert (getattr(both, fact) in known) if known else (getattr(both, fact) is None)
-    if old.state not in merge.OPEN_STATES:
+    if old.state not in model.OPEN_STATES:
         assert both.state == old.state  # an end, once seen, stays
-    elif new.state not in merge.OPEN_STATES:
+    elif new.state not in model.OPEN_STATES:
         assert both.state == new.state
 
 
@@ -187,6 +187,6 @@ def test_an_exit_only_becomes_better_known(old: str | None, new: str | None, exp
 
 
 def test_every_kind_confidence_and_state_has_its_place() -> None:
-    assert set(merge.KINDS) == set(KINDS)
-    assert set(merge.STATES) == {*HANG_STATES, *DEATH_STATES}
-    assert set(merge.OPEN_STATES) < set(merge.STATES)
+    assert set(model.KINDS) == set(KINDS)
+    assert set(model.STATES) == {*HANG_STATES, *DEATH_STATES}
+    assert set(model.OPEN_STATES) < set(model.STATES)
