@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from datetime import UTC, datetime, tzinfo
+from typing import Protocol
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from sleepwatch.engine.lives import Now
@@ -15,12 +16,19 @@ def wall_us() -> int:
     return time.time_ns() // 1000
 
 
+class Clock(Protocol):
+    """Both clocks of a machine, injected."""
+
+    def now(self) -> Now:
+        """Monotonic (stands still while the machine is suspended) and wall time, at one moment."""
+
+
 class SystemClock:
     """The machine's own clocks."""
 
     @staticmethod
     def now() -> Now:
-        """Monotonic (stands still while the machine is suspended) and wall time, at one moment."""
+        """See Clock."""
         return Now(time.monotonic_ns() // 1000, wall_us())
 
 

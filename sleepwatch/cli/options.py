@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 if TYPE_CHECKING:
+    from sleepwatch.client.target import Target
     from sleepwatch.scan import Options
-    from sleepwatch.wake.target import Target
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -114,7 +114,7 @@ def target_of(
     url: str, model: str | None, kind: str, key_file: Path | None, ca_file: Path | None, insecure: bool
 ) -> Target:
     """The server these options name. Raises TargetError for a wrong URL."""
-    from sleepwatch.wake.target import parse_target
+    from sleepwatch.client.target import parse_target
 
     known = None if kind == "auto" else kind
     return parse_target(url, model=model, kind=known, key_file=key_file, ca_file=ca_file, insecure=insecure)

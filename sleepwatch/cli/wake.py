@@ -10,9 +10,9 @@ import click
 from sleepwatch.cli.options import target_of, target_options
 
 if TYPE_CHECKING:
+    from sleepwatch.client.target import Target
     from sleepwatch.wake.attempt import Attempt
     from sleepwatch.wake.sight import Sight
-    from sleepwatch.wake.target import Target
 
 EXIT_NOT_AWAKE = 1
 
@@ -54,9 +54,9 @@ def wake(
       1  it is not, or nothing tells
       2  a wrong option
     """
+    from sleepwatch.client.exchange import Own
     from sleepwatch.clock import SystemClock
     from sleepwatch.wake import attempt
-    from sleepwatch.wake.exchange import Own
     from sleepwatch.wake.sight import Sight
 
     target = target_of(url, model, kind, key_file, ca_file, insecure)

@@ -11,8 +11,9 @@ import os
 from collections.abc import Callable, Collection, Iterator, Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
+from sleepwatch.clock import Clock
 from sleepwatch.config import ConfigError, Settings
 from sleepwatch.daemon.keeping import Keeper
 from sleepwatch.daemon.lock import take_lock
@@ -59,13 +60,6 @@ SEND_SECONDS = 5.0
 """At the end, messages that are being sent have so long."""
 LISTEN_EVERY = 20
 """Steps after which the directories to listen to are looked at again."""
-
-
-class Clock(Protocol):
-    """The two clocks, injected."""
-
-    def now(self) -> Now:
-        """Both, at one moment."""
 
 
 class Service:

@@ -21,10 +21,10 @@ from sleepwatch.explain.tracer import Listener, Tracer
 from sleepwatch.model import Incident, ScanResult
 from sleepwatch.prefix import split
 from sleepwatch.reader import Look
-from sleepwatch.report.places import Line, count_lines, lines_between
 from sleepwatch.rules import RuleSet, load
 from sleepwatch.scan import Options, Scan
 from sleepwatch.sources.archives import decompressed, open_plain
+from sleepwatch.sources.lines import Line, count_lines, lines_between
 
 AROUND = 3
 """Records shown before and after the line that is asked for."""

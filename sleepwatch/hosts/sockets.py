@@ -15,6 +15,9 @@ _LISTEN = "0A"
 _ACCEPTS = 0x10000
 """__SO_ACCEPTCON: a unix socket that listens (linux/net.h)."""
 
+Address = tuple[str, int]
+"""An IP address and a port, as the kernel and Python write them."""
+
 
 class Listening(msgspec.Struct, frozen=True):
     """One listening socket."""

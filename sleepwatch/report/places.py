@@ -12,14 +12,11 @@ from typing import BinaryIO
 
 import msgspec
 
-from sleepwatch.errors import SourceError
 from sleepwatch.model import Evidence, ScanResult
-from sleepwatch.sources.archives import read_block
+from sleepwatch.sources.lines import LONGEST_LINE, count_lines
 
 Opener = Callable[[str], BinaryIO | None]
 """Opens a source by its name, decompressed, at its first byte; None where it cannot be read a second time."""
-
-_LONGEST_MATCH = 64 << 10
 
 
 def line_numbers(result: ScanResult, opener: Opener, *, block_bytes: int = 1 << 20) -> ScanResult:
@@ -71,54 +68,10 @@ def _by_source(result: ScanResult) -> Iterator[tuple[str, list[Evidence]]]:
     yield from sources.items()
 
 
-class Line(msgspec.Struct, frozen=True):
-    """One line of a source."""
-
-    number: int
-    """The first is 1."""
-    offset: int
-    text: bytes
-    """Without its line feed; at most 64 KiB of it."""
-
-
-def lines_between(stream: BinaryIO, first: int, last: int) -> list[Line]:
-    """Lines ``first`` to ``last`` of a stream read from its beginning, as far as they are there."""
-    found: list[Line] = []
-    offset, number = 0, 1
-    while number <= last and (text := stream.readline(_LONGEST_MATCH)):
-        if number >= first:
-            found.append(Line(number, offset, text.rstrip(b"\n")))
-        offset += len(text)
-        while not text.endswith(b"\n") and (text := stream.readline(_LONGEST_MATCH)):
-            offset += len(text)
-        number += 1
-    return found
-
-
-def count_lines(stream: BinaryIO, offsets: list[int], block_bytes: int = 1 << 20) -> Iterator[tuple[int, int]]:
-    """(offset, line number) for the sorted ``offsets``; those behind the end of the stream are left out."""
-    line, begin, block = 1, 0, b""
-    for offset in offsets:
-        while begin + len(block) <= offset:
-            line += block.count(b"\n")
-            begin += len(block)
-            try:
-                block = read_block(stream, block_bytes, "")
-            except SourceError:  # damaged behind what was read
-                return
-            if not block:
-                return
-        within = offset - begin
-        line += block.count(b"\n", 0, within)
-        block = block[within:]
-        begin = offset
-        yield offset, line
-
-
 def _rest(stream: BinaryIO, evidence: Evidence) -> bytes | None:
     """The rest of the evidence's line, if it is still the one that was hashed."""
     stream.seek(evidence.offset)
-    line = stream.readline(evidence.rest_bytes + _LONGEST_MATCH)
+    line = stream.readline(evidence.rest_bytes + LONGEST_LINE)
     ends = (
         len(evidence.text.encode()) + evidence.rest_bytes,  # also where two lines stand glued together
         len(line.rstrip(b"\n")),  # where escapes make the shown text longer than the matched one

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
 
 import msgspec
 
+from sleepwatch.client.exchange import Broken, NoAnswer, NoConnection, Own, Reply, exchange
+from sleepwatch.client.props import ask
+from sleepwatch.client.target import Target, TargetError
+from sleepwatch.clock import Clock
 from sleepwatch.engine.lives import Now
 from sleepwatch.printable import printable
-from sleepwatch.wake.exchange import Broken, NoAnswer, NoConnection, Own, Reply, exchange
-from sleepwatch.wake.request import is_wrong_kind, kinds_to_try, props_path, wake_request
-from sleepwatch.wake.target import Target, TargetError
+from sleepwatch.wake.request import is_wrong_kind, kinds_to_try, wake_request
 
 RELEASED = "released"
 """The stuck connection was sent bytes, or its task launched, after our wake."""
@@ -35,26 +36,6 @@ WOULD_WAKE = "would-wake"
 AWAKE = frozenset({RELEASED, WOKE, NOT_RELEASED, ALREADY_AWAKE})
 """Outcomes after which the server is awake."""
 
-PROPS_SECONDS = 5.0
-"""A server that sleeps answers ``/props`` at once; one that loads or unloads its model answers when it is done."""
-
-
-class Clock(Protocol):
-    """Both clocks, injected."""
-
-    def now(self) -> Now:
-        """Both, at one moment."""
-
-
-class Sleeping(msgspec.Struct, frozen=True):
-    """What ``/props`` says of the sleep."""
-
-    asleep: bool | None
-    """None: it does not say."""
-    words: str
-    outcome: str = UNREACHABLE
-    """What a wake comes to that ends here."""
-
 
 class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     """What came of one wake."""
@@ -67,37 +48,6 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     sent: Now | None = None
     took_us: int | None = None
     """From sending to the answer, or to its missing."""
-
-
-def ask(target: Target, *, seconds: float = PROPS_SECONDS, own: Own | None = None) -> Sleeping:
-    """Ask ``/props`` whether it sleeps; that neither wakes a server nor resets its idle timer."""
-    try:
-        reply = exchange(target, "GET", props_path(target), seconds=seconds, own=own)
-    except TargetError as error:
-        return Sleeping(None, str(error), REFUSED)
-    except NoAnswer as error:
-        return Sleeping(None, f"/props: {error}; a server that loads its model answers when it is done", TIMEOUT)
-    except (NoConnection, Broken) as error:
-        return Sleeping(None, f"/props of {target.url}: {error}")
-    if reply.status in (401, 403):
-        missing = "" if target.key_file is not None else "; it wants an API key"
-        return Sleeping(None, f"/props: {reply.words}{missing}", REFUSED)
-    if reply.status != 200:
-        return Sleeping(None, f"/props: {reply.words}", REFUSED)
-    try:
-        said = msgspec.json.decode(reply.body, type=_Props)
-    except msgspec.MsgspecError:
-        return Sleeping(None, "/props: the answer is not llama-server's", REFUSED)
-    if said.is_sleeping is not None:
-        return Sleeping(said.is_sleeping, "asleep" if said.is_sleeping else "awake", ALREADY_AWAKE)
-    if said.role == "router" and target.model is None:
-        return Sleeping(None, "/props: this is a router, which itself does not sleep; name a model", REFUSED)
-    return Sleeping(None, "/props does not tell of sleep: this server has no sleep mode", REFUSED)
-
-
-class _Props(msgspec.Struct):
-    is_sleeping: bool | None = None
-    role: str | None = None
 
 
 def wake(
@@ -122,7 +72,8 @@ def wake(
         if not before.asleep:
             if attempt.sent is not None and before.asleep is not None:
                 return msgspec.structs.replace(attempt, outcome=WOKE)
-            return Attempt(outcome=before.outcome, words=before.words) if attempt.sent is None else attempt
+            outcome = ALREADY_AWAKE if before.asleep is False else before.failure
+            return Attempt(outcome=outcome, words=before.words) if attempt.sent is None else attempt
         if still_waits() is False:
             return Attempt(outcome=ABANDONED, words="nobody waits any more")
         if not send:

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import msgspec
 
+from sleepwatch.client.target import Target, TargetError, parse_target
 from sleepwatch.hosts.processes import ServerProcess
 from sleepwatch.wake.settings import WakeServer
-from sleepwatch.wake.target import Target, TargetError, parse_target
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True):

@@ -8,11 +8,10 @@ server that has none). ``/health`` and ``/props`` do not; ``/slots`` and, before
 from __future__ import annotations
 
 from typing import Any
-from urllib.parse import quote
 
 import msgspec
 
-from sleepwatch.wake.target import Target
+from sleepwatch.client.target import Target
 
 KINDS = ("completion", "chat", "embedding")
 """``embedding`` also serves rerankers: ``/embedding`` answers for every kind of pooling."""
@@ -40,8 +39,3 @@ def kinds_to_try(target: Target) -> tuple[str, ...]:
 def is_wrong_kind(status: int) -> bool:
     """Whether this answer means that the server is of another kind."""
     return status in _WRONG_KIND
-
-
-def props_path(target: Target) -> str:
-    """``/props``, of a router that of the model, without loading it."""
-    return "/props" if target.model is None else f"/props?model={quote(target.model, safe='')}&autoload=false"

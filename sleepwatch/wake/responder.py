@@ -13,11 +13,13 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import msgspec
 
-from sleepwatch.daemon.watching import SourceWatch
+from sleepwatch.client.exchange import Own
+from sleepwatch.client.target import Target
+from sleepwatch.clock import Clock
 from sleepwatch.engine.ledger import Phase
 from sleepwatch.engine.lives import LifeState, Now
 from sleepwatch.engine.witnesses import cookies
@@ -31,12 +33,10 @@ from sleepwatch.sources.journal import Which
 from sleepwatch.store import Store
 from sleepwatch.store.actions import UNKNOWN, Action, actions, actions_under_way, begin_action, save_action
 from sleepwatch.wake import attempt as outcomes
-from sleepwatch.wake.attempt import RELEASED, WOULD_WAKE, Attempt, Clock, wake
-from sleepwatch.wake.exchange import Own
+from sleepwatch.wake.attempt import RELEASED, WOULD_WAKE, Attempt, wake
 from sleepwatch.wake.place import Place, find_target
 from sleepwatch.wake.policy import FAILURES, HOUR_US, Hang, Past, decide, timeout_seconds
 from sleepwatch.wake.settings import Wake, WakeServer
-from sleepwatch.wake.target import Target
 from sleepwatch.witness.sockets import SocketsError, connections, pending, why_hidden
 
 LOOK_US = 50_000
@@ -51,11 +51,21 @@ _TOLD = 1_000
 Say = Callable[[str], None]
 
 
+class Watched(Protocol):
+    """A source's watch, as far as this needs it."""
+
+    def open_hangs(self) -> list[tuple[LifeState, Incident]]:
+        """The requests that hang now in sleeping servers, each with its server's life."""
+
+    def own_wake(self, life_key: str, type_: str, now: Now, *, words: str = "") -> None:
+        """``wake.sent``: we are about to wake this life's server; ``wake.failed``: that freed nothing."""
+
+
 class View(NamedTuple):
     """One watched source."""
 
     path: str
-    watch: SourceWatch
+    watch: Watched
     caught_up: bool
     """It is read to its end, and all that was found in it is stored."""
 
@@ -134,7 +144,7 @@ class Responder:
 
     # -- the loop's calls -----------------------------------------------------------------------------------------
 
-    def hear(self, watches: Mapping[str, SourceWatch], now: Now) -> None:
+    def hear(self, watches: Mapping[str, Watched], now: Now) -> None:
         """Take in what the threads tell. Called before what was read is judged: a wake comes before its line."""
         while True:
             try:
@@ -279,7 +289,7 @@ class Responder:
 
     # -- what came of it ------------------------------------------------------------------------------------------
 
-    def _settle(self, store: Store, number: int, run: _Run, watches: Mapping[str, SourceWatch], now: Now) -> None:
+    def _settle(self, store: Store, number: int, run: _Run, watches: Mapping[str, Watched], now: Now) -> None:
         done = run.done
         if done is None:
             return

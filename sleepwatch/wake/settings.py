@@ -79,7 +79,7 @@ class Wake(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     def problems(self) -> Iterator[Problem]:
         """What the types cannot tell."""
-        from sleepwatch.wake.target import TargetError, parse_target
+        from sleepwatch.client.target import TargetError, parse_target
 
         for at, one in enumerate(self.server):
             if not one.name.strip():

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 
-from sleepwatch.wake.attempt import Clock
-from sleepwatch.wake.exchange import Own
-from sleepwatch.wake.target import Target
+from sleepwatch.client.exchange import Own
+from sleepwatch.client.target import Target
+from sleepwatch.clock import Clock
 from sleepwatch.witness.sockets import Connection, SocketsError, connections
 
 _FOLLOW_US = 3_000_000

@@ -11,10 +11,11 @@ from collections.abc import Callable
 
 import msgspec
 
-from sleepwatch.wake.attempt import Clock, ask
-from sleepwatch.wake.exchange import Broken, NoAnswer, NoConnection, Reply, exchange
+from sleepwatch.client.exchange import Broken, NoAnswer, NoConnection, Reply, exchange
+from sleepwatch.client.props import ask
+from sleepwatch.client.target import Target
+from sleepwatch.clock import Clock
 from sleepwatch.wake.request import is_wrong_kind, kinds_to_try, wake_request
-from sleepwatch.wake.target import Target
 
 CAUGHT_SECONDS = 2.0
 """A request that has no answer after this time, while ``/props`` says that the server sleeps, met the sleep itself."""

@@ -15,18 +15,19 @@ from typing import Protocol
 
 import msgspec
 
+from sleepwatch.client.exchange import Own
 from sleepwatch.config import Witness
 from sleepwatch.engine import Ask, Now
 from sleepwatch.engine.lives import LifeState
 from sleepwatch.engine.witnesses import Witnessed, port_of
 from sleepwatch.errors import SleepwatchError
 from sleepwatch.hosts.processes import PROC, ServerProcess, find_servers
+from sleepwatch.hosts.sockets import Address
 from sleepwatch.model import LIVE, Event
 from sleepwatch.printable import printable
-from sleepwatch.wake.exchange import Own
 from sleepwatch.witness.exits import End, ProcessHandle
 from sleepwatch.witness.props import is_sleeping
-from sleepwatch.witness.sockets import Address, Connection, SocketsError, connections, listeners, pending, why_hidden
+from sleepwatch.witness.sockets import Connection, SocketsError, connections, listeners, pending, why_hidden
 
 HINT_US = 200_000
 """A look taken when the sleep line came is the answer to a question that comes within this time."""

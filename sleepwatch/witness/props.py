@@ -1,17 +1,13 @@
-"""The server's own word whether it sleeps: ``GET /props``, which neither wakes it nor resets its idle timer.
-
-``is_sleeping`` is there from llama.cpp b7492 on (tools/server/server-context.cpp). A reload answers late, which is
-normal: no answer in time says nothing. Never ``/slots`` and never ``/metrics``: older builds wake for them.
-"""
+"""The server's own word whether it sleeps (:mod:`sleepwatch.client.props`)."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+from sleepwatch.client.exchange import Own
+from sleepwatch.client.props import ask
+from sleepwatch.client.target import parse_target
 from sleepwatch.errors import SleepwatchError
-from sleepwatch.wake.attempt import ask
-from sleepwatch.wake.exchange import Own
-from sleepwatch.wake.target import parse_target
 
 SECONDS = 1.0
 

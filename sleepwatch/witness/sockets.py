@@ -20,6 +20,7 @@ from pathlib import Path
 import msgspec
 
 from sleepwatch.errors import SleepwatchError
+from sleepwatch.hosts.sockets import Address
 
 TICK_MS = 10
 """The longest tick a kernel is built with (CONFIG_HZ=100)."""
@@ -28,8 +29,6 @@ ESTABLISHED = "established"
 CLOSE_WAIT = "close-wait"
 """The other side has closed, or will at least send no more."""
 
-Address = tuple[str, int]
-"""What ``socket.getsockname()[:2]`` gives: an IP address and a port."""
 
 _STATES = {1: ESTABLISHED, 8: CLOSE_WAIT}
 """TCP_ESTABLISHED and TCP_CLOSE_WAIT (linux/tcp_states.h)."""

@@ -20,11 +20,11 @@ import msgspec
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
+from sleepwatch.client.target import parse_target  # noqa: E402
 from sleepwatch.clock import SystemClock  # noqa: E402
 from sleepwatch.errors import SleepwatchError  # noqa: E402
 from sleepwatch.race import client  # noqa: E402
 from sleepwatch.race.log import ENTERING  # noqa: E402
-from sleepwatch.wake.target import parse_target  # noqa: E402
 from sleepwatch.wake.warm import Warmer  # noqa: E402
 from tests.support import engine  # noqa: E402
 from tests.wake.rescue import placer_of  # noqa: E402

@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from sleepwatch.client.exchange import Own
+from sleepwatch.client.props import ask
+from sleepwatch.client.target import parse_target
 from sleepwatch.clock import SystemClock
 from sleepwatch.wake import attempt
 from sleepwatch.wake.attempt import Attempt, wake
-from sleepwatch.wake.exchange import Own
-from sleepwatch.wake.target import parse_target
 from tests.support.fake_llama import CERTIFICATE, STUCK, FakeLlama
 from tests.support.http import answering, made_server
 
@@ -154,9 +155,9 @@ def test_an_answer_that_drips_is_ended_at_the_deadline() -> None:
 
     with made_server(drip) as port:
         begun = time.monotonic()
-        said = attempt.ask(parse_target(f"127.0.0.1:{port}"), seconds=0.3)
+        said = ask(parse_target(f"127.0.0.1:{port}"), seconds=0.3)
         assert time.monotonic() - begun < 15
-    assert (said.asleep, said.outcome) == (None, attempt.TIMEOUT)
+    assert (said.asleep, said.failure) == (None, "timeout")
 
 
 def test_over_a_unix_socket(tmp_path: Path) -> None:

@@ -7,13 +7,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from sleepwatch.client.target import TargetError
 from sleepwatch.hosts import cgroups
 from sleepwatch.hosts.options import parse_arguments
 from sleepwatch.hosts.processes import ServerProcess
 from sleepwatch.hosts.sockets import Listening
 from sleepwatch.wake.place import Place, find_target
 from sleepwatch.wake.settings import WakeServer
-from sleepwatch.wake.target import TargetError
 
 PLACE = Place(server="llama.service", here=True, url="http://127.0.0.1:8080", port="8080", pid=7)
 ANY = WakeServer(name="*")

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from sleepwatch.client.target import parse_target
 from sleepwatch.clock import SystemClock
 from sleepwatch.race.log import ENTERING
 from sleepwatch.race.server import Server
 from sleepwatch.wake import attempt
-from sleepwatch.wake.target import parse_target
 from tests.support.engine import TINY, model, start_real_server, write_llama_server
 
 pytestmark = pytest.mark.live

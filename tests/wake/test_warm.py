@@ -7,9 +7,9 @@ import time
 
 import pytest
 
+from sleepwatch.client.target import parse_target
 from sleepwatch.clock import SystemClock
 from sleepwatch.wake import warm
-from sleepwatch.wake.target import parse_target
 from sleepwatch.wake.warm import Warmed, Warmer
 from tests.support.fake_llama import FakeLlama
 

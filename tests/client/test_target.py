@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from sleepwatch.wake.target import TargetError, parse_target
+from sleepwatch.client.target import TargetError, parse_target
 
 
 @pytest.mark.parametrize(

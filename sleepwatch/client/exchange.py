@@ -18,9 +18,9 @@ from typing import Self
 
 import msgspec
 
+from sleepwatch.client.target import Target
+from sleepwatch.hosts.sockets import Address
 from sleepwatch.printable import printable
-from sleepwatch.wake.target import Target
-from sleepwatch.witness.sockets import Address
 
 CONNECT_SECONDS = 5.0
 _BODY_LIMIT = 8 << 20
