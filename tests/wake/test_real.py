@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from sleepwatch.client.props import ask
 from sleepwatch.client.target import parse_target
 from sleepwatch.clock import SystemClock
 from sleepwatch.race.log import ENTERING
@@ -72,7 +73,7 @@ def test_on_a_unix_socket(engine_directory: Path, tmp_path: Path) -> None:
         try:
             target = parse_target(f"unix://{path}")
             end = time.monotonic() + SECONDS
-            while attempt.ask(target).asleep is not True:
+            while ask(target).asleep is not True:
                 assert time.monotonic() < end
                 time.sleep(0.05)
             assert attempt.wake(target, SystemClock(), seconds=SECONDS).status == 200
