@@ -204,10 +204,10 @@ def load_incidents(directory: Path | None = None) -> dict[str, IncidentWords]:
     data = parse_toml(file.name, text)
     words: dict[str, IncidentWords] = {}
     refuse_unknown(file.name, text, 1, data, KINDS, "kind of incident")
-    for kind in (*data, *(kind for kind in KINDS if kind not in data)):
-        entry = data.get(kind)
-        if not isinstance(entry, dict):
+    for kind in KINDS:
+        if not isinstance(data.get(kind), dict):
             raise RuleError(f"{file.name}: [{kind}] is missing", hint="every kind of incident has its words")
+    for kind, entry in data.items():
         line = line_of(text, rf"\[\s*{kind}\s*\]")
         refuse_unknown(
             file.name, text, line, entry, ("title", "severity", "grace_s", "means", "next", "do", "looks_like"), "key"

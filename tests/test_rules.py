@@ -604,7 +604,8 @@ def test_the_warm_up_is_called_a_mitigation(kind: str) -> None:
 
 
 WORDS = "".join(
-    f'[{kind}]\ntitle = "t"\nseverity = "info"\nmeans = "m"\nnext = "n"\ndo = "d"\nlooks_like = "l"\n' for kind in KINDS
+    f'[{kind}]\ntitle = "t"\nseverity = "info"\nmeans = "m"\nnext = "n"\ndo = "d"\nlooks_like = "l"\n'
+    for kind in reversed(KINDS)
 )
 
 
@@ -613,8 +614,8 @@ WORDS = "".join(
     [
         ("[blind]", "[blnd]", "unknown kind of incident 'blnd'"),
         ("[crash-loop]\n", "[crash.loop]\n", "[crash]: unknown key|unknown key 'loop'"),
-        ('severity = "info"', 'severity = "bad"', "line 1, [hung-request]: severity 'bad'"),
-        ('do = "d"\n', "", "line 1, [hung-request]: do is missing"),
+        ('severity = "info"', 'severity = "bad"', "line 1, [crash-loop]: severity 'bad'"),
+        ('do = "d"\n', "", "line 1, [crash-loop]: do is missing"),
         ('do = "d"', 'do = "d"\ngrace_s = -1', "grace_s = -1"),
         ('do = "d"', 'do = "d"\ngrace_s = true', "grace_s = True"),
         ('do = "d"', 'do = "d"\ntodo = "x"', "line 7: unknown key 'todo'"),
@@ -623,7 +624,7 @@ WORDS = "".join(
 )
 def test_wrong_words_are_refused(old: str, new: str, message: str, tmp_path: Path) -> None:
     write(tmp_path, WORDS, "incidents.toml")
-    assert tuple(load_incidents(tmp_path)) == KINDS
+    assert tuple(load_incidents(tmp_path)) == KINDS[::-1], "in the file's order"
     with pytest.raises(RuleError) as caught:
         load_incidents(write(tmp_path, WORDS.replace(old, new, 1), "incidents.toml"))
     assert any(part in caught.value.message for part in message.split("|"))

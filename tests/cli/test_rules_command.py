@@ -188,4 +188,4 @@ def test_a_directory_may_bring_its_own_words(own: Path) -> None:
     (own / "incidents.toml").write_text("[blind]\n", encoding="utf-8")
     result = run("test", "--rules", str(own))
     assert result.exit_code == 2
-    assert "incidents.toml: [hung-request] is missing" in result.stderr
+    assert "incidents.toml: [stalled-request] is missing" in result.stderr
