@@ -93,12 +93,7 @@ class Engine:
         if special is not None:
             special(self, event)
         else:
-            life = self._lives.get(event.origin)
-            if life is None or event.new_life:
-                life = self._begin(event, life)
-            elif life.exit is not None:
-                self._writes_on(life, event)
-            life.written_us = self._written_us
+            life = self._writer(event)
             if event.type == "sleep.enter" or event.type == "sleep.entered":
                 self._falls_asleep(life, event)
             else:
@@ -221,6 +216,16 @@ class Engine:
             life.head.append(event.text)
         if life.identified:
             self._judge(life)
+
+    def _writer(self, event: Event) -> LifeState:
+        """The life that wrote this line, which may be its first."""
+        life = self._lives.get(event.origin)
+        if life is None or event.new_life:
+            life = self._begin(event, life)
+        elif life.exit is not None:
+            self._writes_on(life, event)
+        life.written_us = self._written_us
+        return life
 
     def _begin(self, event: Event, old: LifeState | None) -> LifeState:
         origin = event.origin
@@ -574,12 +579,7 @@ class Engine:
     # -- routers --------------------------------------------------------------------------------------------------
 
     def _router_line(self, event: Event) -> None:
-        life = self._lives.get(event.origin)
-        if life is None or event.new_life:
-            life = self._begin(event, life)
-        elif life.exit is not None:
-            self._writes_on(life, event)
-        fields = event.fields
+        life, fields = self._writer(event), event.fields
         if event.type == "router.spawned":
             port = str(fields["port"])
             life.spawned[port] = (str(fields["model"]), event.clock_us)
