@@ -613,7 +613,7 @@ WORDS = "".join(
     ("old", "new", "message"),
     [
         ("[blind]", "[blnd]", "unknown kind of incident 'blnd'"),
-        ("[crash-loop]\n", "[crash.loop]\n", "[crash]: unknown key|unknown key 'loop'"),
+        ("[crash-loop]\n", "[crash.loop]\n", "[crash-loop] is missing"),
         ('severity = "info"', 'severity = "bad"', "line 1, [crash-loop]: severity 'bad'"),
         ('do = "d"\n', "", "line 1, [crash-loop]: do is missing"),
         ('do = "d"', 'do = "d"\ngrace_s = -1', "grace_s = -1"),
@@ -627,7 +627,7 @@ def test_wrong_words_are_refused(old: str, new: str, message: str, tmp_path: Pat
     assert tuple(load_incidents(tmp_path)) == KINDS[::-1], "in the file's order"
     with pytest.raises(RuleError) as caught:
         load_incidents(write(tmp_path, WORDS.replace(old, new, 1), "incidents.toml"))
-    assert any(part in caught.value.message for part in message.split("|"))
+    assert message in caught.value.message
 
 
 def test_a_missing_kind_is_refused(tmp_path: Path) -> None:
