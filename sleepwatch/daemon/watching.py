@@ -6,7 +6,7 @@ in, and what was found is asked for with :meth:`SourceWatch.found`.
 
 from __future__ import annotations
 
-import hashlib
+import os
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
@@ -15,7 +15,7 @@ import msgspec
 
 from sleepwatch.engine import Ask, Engine, Now, Output, Words
 from sleepwatch.engine.ledger import Phase
-from sleepwatch.engine.lives import LifeState, own_clock
+from sleepwatch.engine.lives import LifeState, digest, own_clock
 from sleepwatch.engine.state import StateError, dump, restore
 from sleepwatch.engine.witnesses import port_of
 from sleepwatch.model import LIVE, Event, Gap, Incident, Life, Observation, SourceInfo
@@ -443,7 +443,7 @@ class SourceWatch:
         )
 
     def _blind_id(self, subject: str, since_us: int) -> str:
-        return hashlib.sha256(f"{subject}\0{self.path}\0{since_us}".encode()).hexdigest()[:20]
+        return digest(subject.encode(), os.fsencode(self.path), str(since_us).encode())
 
     # -- over a restart -------------------------------------------------------------------------------------------
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -102,6 +103,20 @@ def host(tmp_path: Path) -> Host:
 
 
 # -- a log that cannot be read ---------------------------------------------------------------------------------------
+
+
+def test_a_log_whose_name_is_not_utf8_goes_blind_like_any_other(host: Host) -> None:
+    host.log = Path(os.fsdecode(os.fsencode(host.directory) + b"/caf\xe9.log"))
+    host.write(AWAKE)
+    host.start(Settings(file=(FileSource(path=str(host.log)),)))
+    host.run(5)
+    host.log.unlink()
+    host.run(120)
+    assert host.states() == ["open"]
+    host.restart()
+    host.write(AWAKE)
+    host.run(5)
+    assert host.states() == ["recovered"]
 
 
 def test_a_log_that_vanishes_and_comes_back(host: Host) -> None:
