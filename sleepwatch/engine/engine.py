@@ -106,7 +106,7 @@ class Engine:
                 if changed:
                     self._judge(life)
                 if self._live and life.ledger.sleep is not None:
-                    self._look_after_wake(life, phase)
+                    self._look_soon(life, phase, event)
             if life.server.row is not None and (life.ledger.served or life.ledger.listening):
                 self._ends_row(life.server)
         return self._output()
@@ -408,12 +408,16 @@ class Engine:
             life.look_us = None
             self._ask(life, "snapshot", waited_us)
 
-    def _look_after_wake(self, life: LifeState, before: Phase) -> None:
-        """What waited is answered soon now, and its client may hang up right behind that."""
+    def _look_soon(self, life: LifeState, before: Phase, event: Event) -> None:
+        """After a wake what waited is answered soon, and its client may hang up right behind that; after a cancel the
+        connections tell which of several it was."""
         sleep, ledger = life.ledger.sleep, life.ledger
-        if sleep is None or ledger.phase is Phase.ASLEEP or not witnesses.cookies(sleep):
+        if sleep is None or not witnesses.cookies(sleep):
             return
-        if ledger.phase is not before:
+        if ledger.phase is Phase.ASLEEP:
+            if event.type == "request.cancelled":
+                life.look_us = 0
+        elif ledger.phase is not before:
             life.look_us = 0
         elif ledger.last.type == "request.released" and life.look_us is not None:
             self._ask(life, "snapshot", self._waited_us(life) or 0)

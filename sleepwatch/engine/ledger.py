@@ -95,10 +95,20 @@ class Pending:
     def is_of(self, task: int) -> bool:
         return task == self.task or task in self.more_tasks
 
+    def swap_connections(self, other: Pending) -> None:
+        """Which lines and which connection are of one request was a guess, and the other way round is right."""
+        for name in _OF_THE_CONNECTION:
+            mine, theirs = getattr(self, name), getattr(other, name)
+            setattr(self, name, theirs)
+            setattr(other, name, mine)
+
     @property
     def all_posted(self) -> bool:
         """As many tasks as its first ``new task, id = 12/3`` said."""
         return self.posted is None or len(self.more_tasks) + 1 >= self.posted.fields.get("count", 1)
+
+
+_OF_THE_CONNECTION = ("connection", "held", "answered", "resumed", "idle", "still", "stood_us", "left", "gone")
 
 
 class Sleep:
@@ -208,6 +218,16 @@ class Sleep:
                 return False
         self.pending_for(task).posted = event
         return True
+
+    def number_by_proof(self, proven: Pending) -> None:
+        """A line is about to prove this one: the log alone counts the hangs of a sleep in the order of such lines.
+
+        Live some have their number before, because time had told of them; so it takes the first that no line has taken.
+        """
+        numbered = [p for p in self.pendings if p.number is not None and not p.proven]
+        first = min(numbered, key=lambda p: p.number or 0, default=None)
+        if first is not None and not proven.proven and (proven.number is None or (first.number or 0) < proven.number):
+            first.number, proven.number = proven.number, first.number
 
     def pending_for(self, task: int | None, *, formatted: bool = False) -> Pending:
         """The entry a new line belongs to: the one with this id, else the latest without one, else a new one.
@@ -492,7 +512,9 @@ class Ledger:
             and task not in sleep.cancelled
         ):
             sleep.cancelled.add(task)
-            sleep.pending_for(task).cancelled = event
+            pending = sleep.pending_for(task)
+            sleep.number_by_proof(pending)
+            pending.cancelled = event
             changed = True
         self.queued.pop(task, None)
         self.mark = max(self.mark, task)
@@ -590,6 +612,7 @@ class Ledger:
             sleep.miscounted = True
             return False
         sleep.miscounted = sleep.miscounted or not (claimed.arrival or claimed.formatted)
+        sleep.number_by_proof(claimed)
         claimed.extra = claimed.launched = waited
         claimed.task = waited.fields["id"]
         return True

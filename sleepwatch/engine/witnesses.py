@@ -60,6 +60,7 @@ def snapshot(ledger: Ledger, sleep: Sleep, event: Event) -> None:
         return
     seen = [msgspec.convert(one, Witnessed) for one in event.fields["connections"]]
     by_cookie = {one.cookie: one for one in seen}
+    _whose_cancels(sleep, by_cookie, asleep=asleep_us is not None)
     known = set()
     for pending in [one for one in sleep.pendings if one.connection is not None]:
         known.add(_of(pending).cookie)
@@ -85,6 +86,24 @@ def snapshot(ledger: Ledger, sleep: Sleep, event: Event) -> None:
         pending.connection = _shown(one, event)
         if asleep_us >= GRACE_US:
             pending.held = pending.connection
+
+
+def _whose_cancels(sleep: Sleep, by_cookie: dict[int, Witnessed], *, asleep: bool) -> None:
+    """Give a cancel that was taken for that of a client which waits on to one that has gone: it names no connection.
+
+    The server prints it when it sees that its client has hung up, and closes the connection right behind that.
+    """
+    waiting: list[Pending] = []
+    over: list[tuple[bool, bool, int, Pending]] = []
+    for one in [pending for pending in sleep.pendings if pending.connection is not None]:
+        now = by_cookie.get(_of(one).cookie)
+        waits = now is not None and (now.pending or not asleep)
+        if one.cancelled and waits:
+            waiting.append(one)
+        elif not (waits or one.cancelled or one.answered or one.resumed):
+            over.append((one.gone is not None, now is not None, len(over), one))
+    for one, (*_, other) in zip(waiting, sorted(over), strict=False):
+        one.swap_connections(other)
 
 
 def _follow(ledger: Ledger, pending: Pending, now: Witnessed | None, event: Event, asleep_us: int | None) -> None:
@@ -138,8 +157,10 @@ def next_look_us(ledger: Ledger, waited_us: int) -> int | None:
 
 
 def cookies(sleep: Sleep) -> tuple[int, ...]:
-    """The connections of which more is to be learnt."""
-    return tuple(_of(one).cookie for one in sleep.pendings if one.followed)
+    """The connections of which more is to be learnt; with one that may have been taken for another's cancel."""
+    if not any(one.followed for one in sleep.pendings):
+        return ()
+    return tuple(_of(one).cookie for one in sleep.pendings if one.followed or (one.connection and one.cancelled))
 
 
 def wants_props(ledger: Ledger, waited_us: int) -> bool:

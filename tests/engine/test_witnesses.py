@@ -203,6 +203,61 @@ def test_its_own_word_that_it_sleeps_is_evidence() -> None:
     assert [e.role for e in live.only().evidence] == ["sleep", "connection", "props", "connection"]
 
 
+def test_a_cancel_is_that_of_the_client_that_has_gone_and_the_other_hangs_on() -> None:
+    stays, leaves = HUNG, later(cookie=8, peer="10.0.0.9:40001", received_ms=20)
+    live = Seen(SLEEP + "3.5 cancel 3\n20 wake\n20.1 ready\n20.2 launch 2\n20.21 release 2\n20.22 launch 4\n")
+    live.tick(0)
+    live.until(2.1)
+    live.tick(2.1)
+    live.look(stays, leaves)
+    live.until(3.5)
+    live.tick(3.5)
+    live.look(stays)
+    live.tick(4.2)
+    live.look(stays)
+    assert sorted((one.state, one.summary.split()[4]) for one in live.standing) == [
+        ("abandoned", "10.0.0.9:40001"),
+        ("open", "10.0.0.9:40000"),
+    ]
+    live.until(20.2)
+    live.tick(20.2)
+    live.look(later(stays, sent=300, sent_ms=5))
+    live.until()
+    assert sorted((one.state, one.task, one.confidence) for one in live.standing) == [
+        ("abandoned", 3, "confirmed"),
+        ("recovered", 2, "confirmed"),
+    ]
+
+
+def test_whose_cancel_it_was_is_seen_in_the_reload_too() -> None:
+    stays, leaves = HUNG, later(cookie=8, peer="10.0.0.9:40001", received_ms=20)
+    live = hung(SLEEP + "20 wake\n20.01 cancel 3\n20.1 ready\n20.2 launch 2\n20.21 release 2\n", stays, leaves)
+    live.until(20.01)
+    live.tick(20.02)
+    live.look(stays)
+    live.until(20.2)
+    live.tick(20.2)
+    live.look(later(stays, sent=300, sent_ms=5))
+    live.until()
+    assert sorted((one.state, one.task, one.summary.split()[4]) for one in live.standing) == [
+        ("abandoned", 3, "10.0.0.9:40001"),
+        ("recovered", 2, "10.0.0.9:40000"),
+    ]
+
+
+@pytest.mark.parametrize("rest", ["9 cancel 3\n", "9 cancel 3\n9.5 cancel 2\n"])
+def test_of_several_arrivals_the_first_that_is_proved_is_the_first_hang_live_as_in_the_log_alone(rest: str) -> None:
+    script = "0 start\n0.9 arrive\n1 serve 0\n2.08 arrive\n2.09 arrive\n2.1 sleep\n" + rest
+    live = hung(script, HUNG, later(cookie=8, peer="10.0.0.9:40001"))
+    assert len(live.standing) == 2
+    live.until()
+    log_alone = Live(script)
+    log_alone.until()
+    log_alone.finish()
+    told = {one.id: one.task for one in incidents(log_alone.transitions).values() if one.confidence == "confirmed"}
+    assert told == {one.id: one.task for one in live.standing if one.task is not None}
+
+
 # -- what takes it back -----------------------------------------------------------------------------------------------
 
 
