@@ -67,11 +67,13 @@ demo: $(VENV)/.installed
 	    $(CORPUS)/x11549-crash-default/server.log \
 	    $(CORPUS)/journal-two-units-short/journal.short
 
+# What runs in real time has the machine to itself.
 .PHONY: test
 test: $(VENV)/.installed-dev
 	$(BIN)/ruff check
 	$(BIN)/mypy
-	$(PY) -m pytest -q -m 'not slow and not system'
+	$(PY) -m pytest -q -n auto --maxprocesses 8 -m 'not live and not slow and not system'
+	$(PY) -m pytest -q -m 'live and not slow and not system'
 
 # Root, systemd-nspawn and dpkg; without them its tests are skipped, and counted.
 .PHONY: test-system

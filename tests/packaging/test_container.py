@@ -11,6 +11,8 @@ import sys
 import tomllib
 from pathlib import Path
 
+import pytest
+
 from tests.system.machine import wait_for
 
 ROOT = Path(__file__).parents[2]
@@ -65,6 +67,7 @@ def test_it_does_not_run_as_root() -> None:
     assert json.loads(_values("ENTRYPOINT")[0]) == ["sleepwatch"]
 
 
+@pytest.mark.live  # a daemon that tests of `check` would find beside them
 def test_only_a_daemon_that_lives_is_healthy(tmp_path: Path) -> None:
     program = tmp_path / "bin" / "sleepwatch"
     program.parent.mkdir()
