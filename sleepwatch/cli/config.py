@@ -3,29 +3,17 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
+
+from sleepwatch.cli.options import config_option, json_option
 
 if TYPE_CHECKING:
     from sleepwatch.config import Settings
 
 EXIT_WRONG = 2
-
-_Command = TypeVar("_Command", bound=Callable[..., Any])
-
-
-def _file_option(command: _Command) -> _Command:
-    return click.option(
-        "-c",
-        "--config",
-        "path",
-        type=click.Path(dir_okay=False, path_type=Path),
-        metavar="FILE",
-        help="Configuration.  [default: /etc/sleepwatch/sleepwatch.toml]",
-    )(command)
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -38,7 +26,7 @@ def config() -> None:
 
 
 @config.command("check")
-@_file_option
+@config_option
 def check_config(path: Path | None) -> None:
     """Say what is wrong: the file, the key, its value, and what is allowed.
 
@@ -86,8 +74,8 @@ def _check_targets(place: Path, settings: Settings) -> None:
 
 
 @config.command("show")
-@_file_option
-@click.option("--json", "as_json", is_flag=True, help="One JSON document instead of plain text.")
+@config_option
+@json_option
 def show_config(path: Path | None, as_json: bool) -> None:
     """Show every key: its value, whether that is set or the default, and what is allowed. Secrets are not shown."""
     from sleepwatch.config_keys import keys

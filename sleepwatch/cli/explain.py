@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import click
 
-from sleepwatch.cli.options import db_option, raw_option, reading, reading_options
+from sleepwatch.cli.options import database_of, db_option, json_option, raw_option, reading, reading_options
 
 if TYPE_CHECKING:
     from sleepwatch.explain import Explanation
@@ -24,7 +24,7 @@ EXIT_FAILED = 2
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("paths", nargs=-1, metavar="[FILE[:LINE] | -]")
 @click.option("--incident", metavar="ID", help="The story of this incident. The first characters of its ID are enough.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON document instead of plain text.")
+@json_option
 @raw_option
 @db_option
 @reading_options
@@ -86,9 +86,8 @@ def _tell_story(incident: str | None, db: Path | None, *, as_json: bool) -> None
         raise click.UsageError("--json needs a log; `sleepwatch incidents show --json` tells what the database holds")
     from sleepwatch.report.story import read_story, story_text
     from sleepwatch.report.table import Style
-    from sleepwatch.store import default_path
 
-    for line in story_text(read_story(str(db or default_path()), incident), Style.of(sys.stdout, dict(os.environ))):
+    for line in story_text(read_story(str(database_of(db)), incident), Style.of(sys.stdout, dict(os.environ))):
         click.echo(line, color=True)
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from sleepwatch import clock
-from sleepwatch.cli.options import db_option, possible_option
+from sleepwatch.cli.options import database_of, db_option, json_option, possible_option
 from sleepwatch.model import KINDS, STATES
 
 if TYPE_CHECKING:
@@ -22,16 +22,14 @@ if TYPE_CHECKING:
 
 EXIT_CHANGED = 1
 
-_json_option = click.option("--json", "as_json", is_flag=True, help="One JSON document instead of plain text.")
-
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 def incidents() -> None:
     """Look at incidents kept in a database.
 
-    `sleepwatch scan --db FILE LOG` puts them there. Without --db the database is
-    ~/.local/state/sleepwatch/sleepwatch.db ($XDG_STATE_HOME is respected), for root
-    /var/lib/sleepwatch/sleepwatch.db.
+    `sleepwatch run` puts them there, and `sleepwatch scan --db FILE LOG`. Without --db the database is that of this
+    host's daemon, as for `sleepwatch status`: where the configuration says, else your own
+    (~/.local/state/sleepwatch/sleepwatch.db; $XDG_STATE_HOME is respected), else /var/lib/sleepwatch/sleepwatch.db.
     """
 
 
@@ -45,7 +43,7 @@ def incidents() -> None:
     "-S", "--since", metavar="TIME", help="Opened at this time or later: -2h, yesterday, '2026-10-03 04:00' …"
 )
 @possible_option
-@_json_option
+@json_option
 @db_option
 def list_incidents(
     kinds: tuple[str, ...],
@@ -93,7 +91,7 @@ def list_incidents(
 @incidents.command("show")
 @click.argument("incident_id", metavar="ID")
 @click.option("--verify", is_flag=True, help="Read the evidence again at its place: does it still stand?")
-@_json_option
+@json_option
 @db_option
 def show_incident(incident_id: str, verify: bool, as_json: bool, db: Path | None) -> None:
     """Show one incident with its evidence and its timeline. The first characters of its ID are enough.
@@ -127,9 +125,9 @@ def show_incident(incident_id: str, verify: bool, as_json: bool, db: Path | None
 
 
 def _open(db: Path | None) -> Store:
-    from sleepwatch.store import default_path, open_store
+    from sleepwatch.store import open_store
 
-    return open_store(db or default_path(), read_only=True)
+    return open_store(database_of(db), read_only=True)
 
 
 def _style() -> Style:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from sleepwatch import clock
-from sleepwatch.cli.options import db_option
+from sleepwatch.cli.options import config_option, database_of, db_option, json_option
 
 if TYPE_CHECKING:
     from sleepwatch.config import Settings, Target
@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
 EXIT_UNDELIVERED = 1
 _PAST_US = 7 * 86_400_000_000
-
-_json_option = click.option("--json", "as_json", is_flag=True, help="One JSON document instead of plain text.")
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -31,14 +29,7 @@ def notify() -> None:
 
 
 @notify.command("test")
-@click.option(
-    "-c",
-    "--config",
-    "path",
-    type=click.Path(dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="Configuration.  [default: /etc/sleepwatch/sleepwatch.toml]",
-)
+@config_option
 @click.option("--target", "names", multiple=True, metavar="NAME", help="Only this target. May be given again.")
 @click.option("--tag", "tags", multiple=True, metavar="TAG", help="Only targets with this tag. May be given again.")
 def try_targets(path: Path | None, names: tuple[str, ...], tags: tuple[str, ...]) -> None:
@@ -116,7 +107,7 @@ def _send(job: Job) -> dict[int, Result]:
 
 
 @notify.command("list")
-@_json_option
+@json_option
 @db_option
 def list_undelivered(as_json: bool, db: Path | None) -> None:
     """List the messages that wait, and those given up within the last week, with each attempt.
@@ -126,12 +117,11 @@ def list_undelivered(as_json: bool, db: Path | None) -> None:
       0  none was given up
       1  at least one was
     """
-    from sleepwatch.daemon.status import database_path
     from sleepwatch.notify.outbox import attempts, undelivered
     from sleepwatch.store import open_store
     from sleepwatch.store.database import explained
 
-    database = db or database_path()
+    database = database_of(db)
     now_us = clock.wall_us()
     with open_store(database, read_only=True) as store, explained(database):
         found = [(one, attempts(store, one.delivery)) for one in undelivered(store, now_us - _PAST_US)]

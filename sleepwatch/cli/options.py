@@ -46,6 +46,30 @@ def db_option(command: _Command) -> _Command:
     )(command)
 
 
+def database_of(db: Path | None) -> Path:
+    """The database to look into: ``--db``, else that of this host's daemon. Raises ConfigError."""
+    from sleepwatch.daemon.status import database_path
+
+    return db or database_path()
+
+
+def json_option(command: _Command) -> _Command:
+    """``--json`` as parameter ``as_json``, for commands that print plain text without it."""
+    return click.option("--json", "as_json", is_flag=True, help="One JSON document instead of plain text.")(command)
+
+
+def config_option(command: _Command) -> _Command:
+    """``-c``, ``--config`` as parameter ``path``: the daemon's configuration, or None."""
+    return click.option(
+        "-c",
+        "--config",
+        "path",
+        type=click.Path(dir_okay=False, path_type=Path),
+        metavar="FILE",
+        help="Configuration.  [default: /etc/sleepwatch/sleepwatch.toml]",
+    )(command)
+
+
 def reading_options(command: _Command) -> _Command:
     """How to read the lines of a log, as parameters ``tz``, ``year`` and ``envelope``: see :func:`reading`."""
     for option in (

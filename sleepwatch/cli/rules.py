@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from sleepwatch.cli.options import json_option
 from sleepwatch.errors import RuleError
 
 if TYPE_CHECKING:
@@ -22,7 +23,6 @@ _directory_option = click.option(
     metavar="DIR",
     help="Rule files to use instead of the shipped ones.",
 )
-_json_option = click.option("--json", "as_json", is_flag=True, help="One JSON document instead of plain text.")
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -35,7 +35,7 @@ def rules() -> None:
 
 
 @rules.command("list")
-@_json_option
+@json_option
 @_directory_option
 def list_rules(as_json: bool, directory: Path | None) -> None:
     """List every pattern with the event it means, and every kind of incident.
@@ -70,7 +70,7 @@ def list_rules(as_json: bool, directory: Path | None) -> None:
 
 @rules.command()
 @click.argument("name")
-@_json_option
+@json_option
 @_directory_option
 def show(name: str, as_json: bool, directory: Path | None) -> None:
     """Show one pattern (NAME or PROGRAM/NAME), or the words of one kind of incident.
@@ -101,7 +101,7 @@ def show(name: str, as_json: bool, directory: Path | None) -> None:
 
 
 @rules.command()
-@_json_option
+@json_option
 @_directory_option
 def test(as_json: bool, directory: Path | None) -> None:
     """Run every sample of every rule file.
@@ -270,9 +270,9 @@ def _sample(sample: Sample) -> str:
 def _print_words(words: IncidentWords) -> None:
     grace = f", after {words.grace_s:g} s" if words.grace_s else ""
     _print(f"{words.kind}: {words.title} ({words.severity}{grace})")
-    for label, text in (("means", words.means), ("do", words.do), ("looks like", words.looks_like)):
-        click.echo(f"  {label}:")
-        for line in text.split("\n"):
+    for label in ("means", "next", "do", "looks_like"):
+        click.echo(f"  {label.replace('_', ' ')}:")
+        for line in getattr(words, label).split("\n"):
             # A line that begins with a blank is a command: it stays whole, to be copied.
             command = line.startswith(" ")
             wrapped = [line] if command else click.wrap_text(line, WIDTH - 4).split("\n")

@@ -7,10 +7,8 @@ from pathlib import Path
 import click
 
 from sleepwatch import clock
-from sleepwatch.cli.options import db_option
+from sleepwatch.cli.options import database_of, db_option, json_option
 from sleepwatch.model import KINDS
-
-_json_option = click.option("--json", "as_json", is_flag=True, help="One JSON document instead of plain text.")
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -36,7 +34,6 @@ def add_silence(server: str | None, kind: str | None, until: str, reason: str, d
       sleepwatch silence add --server llama-gpu0.service --until +2h --reason 'new driver'
       sleepwatch silence add --kind blind --until tomorrow --reason 'the log disk moves'
     """
-    from sleepwatch.daemon.status import database_path
     from sleepwatch.errors import SleepwatchError
     from sleepwatch.notify.silences import add
     from sleepwatch.printable import printable
@@ -50,7 +47,7 @@ def add_silence(server: str | None, kind: str | None, until: str, reason: str, d
     until_us = parse_when(until, now_us=now_us, zone=clock.local_zone())
     if until_us <= now_us:
         raise SleepwatchError(f"--until {until} is in the past", hint="+2h is in two hours")
-    with open_store(db or database_path(), create=False) as store, store.transaction() as transaction:
+    with open_store(database_of(db), create=False) as store, store.transaction() as transaction:
         number = add(
             transaction,
             server=None if server is None else printable(server),
@@ -62,17 +59,16 @@ def add_silence(server: str | None, kind: str | None, until: str, reason: str, d
 
 
 @silence.command("list")
-@_json_option
+@json_option
 @db_option
 def list_silences(as_json: bool, db: Path | None) -> None:
     """List the silences in force, with how often each has kept something back."""
-    from sleepwatch.daemon.status import database_path
     from sleepwatch.notify.silences import silences
     from sleepwatch.report.times import rfc3339, wall_words
     from sleepwatch.store import open_store
     from sleepwatch.store.database import explained
 
-    database = db or database_path()
+    database = database_of(db)
     with open_store(database, read_only=True) as store, explained(database):
         found = silences(store, clock.wall_us())
     if as_json:
@@ -105,12 +101,11 @@ def list_silences(as_json: bool, db: Path | None) -> None:
 @db_option
 def remove_silence(number: int, db: Path | None) -> None:
     """End a silence now. What is still open is told within seconds."""
-    from sleepwatch.daemon.status import database_path
     from sleepwatch.errors import SleepwatchError
     from sleepwatch.notify.silences import end
     from sleepwatch.store import open_store
 
-    with open_store(db or database_path(), create=False) as store, store.transaction() as transaction:
+    with open_store(database_of(db), create=False) as store, store.transaction() as transaction:
         if not end(transaction, number):
             raise SleepwatchError(
                 f"no silence {number} is in force", hint="`sleepwatch silence list` shows those that are"

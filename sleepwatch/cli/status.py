@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from sleepwatch import clock
-from sleepwatch.cli.options import db_option
+from sleepwatch.cli.options import database_of, db_option, json_option
 
 if TYPE_CHECKING:
     from sleepwatch.daemon.status import Level, Reason, Status
@@ -37,7 +37,7 @@ class PluginCommand(click.Command):
 
 @click.command(cls=PluginCommand, context_settings={"help_option_names": ["-h", "--help"]})
 @db_option
-@click.option("--json", "as_json", is_flag=True, help="One JSON document instead of plain text.")
+@json_option
 def status(db: Path | None, as_json: bool) -> None:
     """Say whether a `sleepwatch run` is alive, what it watches, what it missed, and what is open.
 
@@ -59,11 +59,11 @@ def status(db: Path | None, as_json: bool) -> None:
       2  CRITICAL  a critical incident open, or no run is alive, or it makes no progress
       3  UNKNOWN   no database that can be read, or a wrong option
     """
-    from sleepwatch.daemon.status import database_path, level, read_status, reasons
+    from sleepwatch.daemon.status import level, read_status, reasons
     from sleepwatch.errors import SleepwatchError
 
     try:
-        read = read_status(db or database_path(), clock.wall_us())
+        read = read_status(database_of(db), clock.wall_us())
     except SleepwatchError as error:
         if as_json:
             from sleepwatch.report import json_text

@@ -31,7 +31,7 @@ def take_lock(database: Path) -> int:
     """
     path = lock_path(database)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
         why = (error.strerror or str(error)).lower()

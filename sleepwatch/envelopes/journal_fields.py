@@ -64,6 +64,10 @@ FIELDS = (
 )
 """Every field that is looked at, but for the message and the times. Values travel as tuples in this order."""
 
+UNIT_SUFFIXES = (".service", ".scope", ".slice", ".socket", ".mount", ".automount", ".target", ".timer", ".swap",
+                 ".path", ".device")  # fmt: skip
+"""What the names of units end in (systemd.unit(5))."""
+
 _WRITERS_LIMIT = 1024
 _PROCESSES_LIMIT = 4096
 

@@ -12,6 +12,7 @@ import re
 from typing import ClassVar
 
 from sleepwatch.envelopes.base import DIGITS, LineFramed, Pieces, name_of
+from sleepwatch.envelopes.journal_fields import UNIT_SUFFIXES
 from sleepwatch.model import Record
 from sleepwatch.times import LocalTimes, fraction_us, month_number, rfc3339_us, seconds_of_day
 
@@ -36,7 +37,6 @@ _OWN = re.compile(
 _BLOB = re.compile(rb"\[[\d.]+[BKMG] blob data\]")
 _JOURNALD_LINE_MAX = 48 << 10  # journald.conf LineMax=: a longer line of standard output goes on in the next entry
 _LEAST_INDENT = len("Nov 30 05:46:44 a: ")
-_UNIT_SUFFIXES = (".service", ".scope", ".socket", ".slice", ".mount", ".timer", ".target", ".device", ".swap", ".path")
 _SERVERS = re.compile(rb"(?:\[ *\d{1,5}\] ?)*(?:\d{1,9}\.[0-5]\d\.\d{3}\.\d{3} |(?:srv|slot|que|res|cmn|spec) )")
 
 
@@ -279,7 +279,7 @@ class JournalShortFull(JournalText):
     def writer(self, host: str | None, ident: str, pid: int | None) -> _Writer:
         """See JournalText. ``with-unit`` shows ``user@1000.service/llama.service`` for a unit of a user's manager."""
         unit = ident.rpartition("/")[2]
-        if not unit.endswith(_UNIT_SUFFIXES):
+        if not unit.endswith(UNIT_SUFFIXES):
             return host, None, ident, pid
         return host, unit, "systemd" if unit == "init.scope" else None, pid
 

@@ -32,6 +32,7 @@ class Courier:
         self._limit_us = 0
         self._asked = False
         self._unread = b""
+        self._last = ""
         self.job: Job | None = None
         """What is being sent."""
 
@@ -106,8 +107,6 @@ class Courier:
     def last_words(self) -> str:
         """What a process that ended before its time had to say, one line; empty where it said nothing."""
         return self._last
-
-    _last = ""
 
     def _read(self) -> list[Result]:
         assert self._process is not None

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 
+from sleepwatch.envelopes.journal_fields import UNIT_SUFFIXES
+
 COREDUMP = "fc2e22bc6ee647b6b90729ab34a250b1"
 OF_THE_HOST = (
     "6bbd95ee977941e497c48be27c254128",
@@ -18,8 +20,6 @@ OF_THE_HOST = (
     "7c8a41f37b764941a0e1780b1be2f037",
 )
 """The host goes to sleep, wakes, has its clock set, by hand or by a time server (systemd, sd-messages.h)."""
-SUFFIXES = (".service", ".scope", ".slice", ".socket", ".mount", ".target", ".timer", ".swap", ".path", ".device",
-            ".automount")  # fmt: skip
 PROGRAM = "llama-server"
 """A process that is dying can lose its unit, but not the name its output stream was opened with."""
 
@@ -103,4 +103,4 @@ def _is_pattern(name: str) -> bool:
 
 def _whole(name: str) -> str:
     """A unit's name as systemd completes it: ``llama`` is ``llama.service``."""
-    return name if _is_pattern(name) or name.endswith(SUFFIXES) else name + ".service"
+    return name if _is_pattern(name) or name.endswith(UNIT_SUFFIXES) else name + ".service"

@@ -11,7 +11,9 @@ import msgspec
 import pytest
 from click.testing import CliRunner, Result
 
+from sleepwatch import config
 from sleepwatch.cli import main
+from sleepwatch.daemon import status
 from sleepwatch.report import incident_entry
 from sleepwatch.scan import scan
 from sleepwatch.store import open_store
@@ -157,11 +159,24 @@ def test_an_unknown_id_and_a_missing_database_are_explained(db: Path, tmp_path: 
 
 def test_the_default_database(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, db: Path) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    monkeypatch.setattr(config, "DEFAULT_PATH", tmp_path / "sleepwatch.toml")
+    monkeypatch.setattr(status, "SERVICE_PATH", tmp_path / "lib" / "sleepwatch.db")
     environ = {"XDG_STATE_HOME": str(tmp_path)}
     assert f"there is no database at {tmp_path}/sleepwatch/sleepwatch.db" in _run("list", environ=environ).stderr
     (tmp_path / "sleepwatch").mkdir()
     db.rename(tmp_path / "sleepwatch" / "sleepwatch.db")
     assert _run("list", environ=environ).exit_code == 0
+
+
+def test_without_db_it_is_the_database_of_this_hosts_daemon(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, db: Path
+) -> None:
+    (tmp_path / "sleepwatch.toml").write_text(f"[database]\npath = '{db}'")
+    monkeypatch.setattr(config, "DEFAULT_PATH", tmp_path / "sleepwatch.toml")
+    assert "sleep-crash" in _run("list").stdout
+    assert _run("show", "c4a5").exit_code == 0
+    story = CliRunner().invoke(main, ["explain", "--incident", "c4a5"])
+    assert story.exit_code == 0, story.output
 
 
 def test_verify_reads_the_evidence_again(corpus: Path, tmp_path: Path) -> None:

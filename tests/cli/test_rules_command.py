@@ -122,6 +122,7 @@ def test_show_escapes_what_a_rule_file_could_do_to_a_terminal(own: Path) -> None
 def test_show_the_words_of_an_incident_with_commands_whole() -> None:
     output = run("show", "hung-request").output
     assert "hung-request: a request waits in a sleeping server (critical, after 2 s)" in output
+    assert all(f"  {label}:\n" in output for label in ("means", "next", "do", "looks like"))
     assert """curl -s --max-time 120 http://HOST:PORT/completion -d '{"prompt":"hi","n_predict":1}'\n""" in output
     assert all(len(line) <= 100 for line in output.splitlines() if "curl" not in line)
     entry = json.loads(run("show", "hung-request", "--json").output)["incidents"][0]
