@@ -27,7 +27,7 @@ from sleepwatch.model import LIVE, Event
 from sleepwatch.printable import printable
 from sleepwatch.witness.exits import End, ProcessHandle
 from sleepwatch.witness.props import is_sleeping
-from sleepwatch.witness.sockets import Connection, SocketsError, connections, listeners, pending, why_hidden
+from sleepwatch.witness.sockets import Connection, SocketsError, connections, listeners, pending, why_hidden, why_silent
 
 HINT_US = 200_000
 """A look taken when the sleep line came is the answer to a question that comes within this time."""
@@ -40,6 +40,7 @@ SETTLE_US = 500_000
 AGAIN_US = 20_000
 TICKS = os.sysconf("SC_CLK_TCK")
 CLOCK_NOISE_US = 2_000_000
+OFF = "switched off in the configuration ([witness])"
 ENDED = "its process had ended before its connections were looked at"
 IN_CONTAINER = (
     "it runs in a container, and its process was not found; run sleepwatch as root, so that it sees in which network "
@@ -121,6 +122,8 @@ class Witnesses:
         self._hints: dict[int, tuple[int, Look]] = {}
         self._servers: dict[tuple[int, str], Server] = {}
         """By watch and life."""
+        self._silence: str | None = None
+        """Why the kernel told of no connections at all when it was last asked."""
         self._answers: SimpleQueue[tuple[Watched, Event, Ask]] = SimpleQueue()
 
     # -- connections ----------------------------------------------------------------------------------------------
@@ -143,6 +146,7 @@ class Witnesses:
             return _answer(ask, now, f"{LIVE}connections", unseen=why_hidden(pid=None, url=ask.url) or UNKNOWN_PORT)
         look = self._hinted(port, ask, now) or look_at(port)
         source = f"{LIVE}connections to port {port}"
+        self._silence = look.unseen
         hidden = server.hidden if server is not None else why_hidden(pid=ask.pid, url=ask.url, proc=self._proc)
         if hidden is not None or look.unseen is not None or not look.listening:
             return _answer(ask, now, source, unseen=hidden or look.unseen or ENDED)
@@ -196,6 +200,7 @@ class Witnesses:
                 self._search(server, life, clock_us if clock_us is not None else life.ledger.last.clock_us)
 
     def _search(self, server: Server, life: LifeState, clock_us: int | None) -> None:
+        self._silence = why_silent()
         server.hidden = why_hidden(pid=None, url=life.ledger.url)
         process = self._process_of(server, life, clock_us)
         if process is None:
@@ -281,7 +286,15 @@ class Witnesses:
 
     def servers(self) -> list[Server]:
         """What can be seen of each server."""
-        return sorted(self._servers.values(), key=lambda one: (one.name, one.port or 0))
+        servers = sorted(self._servers.values(), key=lambda one: (one.name, one.port or 0))
+        return [
+            msgspec.structs.replace(
+                one,
+                hidden=one.hidden or self._silence if self.settings.connections else OFF,
+                unwatched=one.unwatched if self.settings.exits else OFF,
+            )
+            for one in servers
+        ]
 
     def close(self) -> None:
         """Give all descriptors back."""

@@ -52,6 +52,8 @@ _INFO = struct.Struct("=44x I4x I 72x Q 8x I 52x Q")
 """Of struct tcp_info (linux/tcp.h): last_data_sent, last_data_recv, bytes_received, notsent_bytes, bytes_sent."""
 _BUFFER = 1 << 17
 _SECONDS = 2.0
+_ANY_PORT = 9
+"""Asked for where it does not matter which: discard's, on which hardly anybody listens."""
 _MAPPED = b"\0" * 10 + b"\xff\xff"
 
 
@@ -172,6 +174,15 @@ def why_hidden(*, pid: int | None, url: str | None, proc: Path = Path("/proc")) 
         "it runs in another network namespace (a container); let sleepwatch run in the same one "
         "(--network container:NAME), or the server in the host's (--network host)"
     )
+
+
+def why_silent() -> str | None:
+    """Why the kernel tells of no connections at all, and what to grant; None where it does."""
+    try:
+        listeners(_ANY_PORT)
+    except SocketsError as error:
+        return str(error)
+    return None
 
 
 def _netlink() -> socket.socket:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
+import socket
 import subprocess
 import time
 from collections.abc import Iterator
@@ -21,7 +23,7 @@ from sleepwatch.hosts.sockets import Listening
 from sleepwatch.model import Event, Origin
 from sleepwatch.rules import load_incidents
 from sleepwatch.scan import engine_words
-from sleepwatch.witness import observing
+from sleepwatch.witness import observing, sockets
 from sleepwatch.witness.observing import Witnesses, look_at
 from tests.cases.made import log as made_log
 from tests.engine.feeding import events
@@ -122,6 +124,35 @@ def test_a_process_that_is_younger_than_the_log_is_another() -> None:
     (known,) = witnesses.servers()
     assert known.pid is None
     assert known.unwatched is not None
+    witnesses.close()
+
+
+def test_a_kernel_that_tells_nothing_is_said_of_each_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused() -> socket.socket:
+        """A fake: what the rights record-only and notify come to."""
+        raise OSError(errno.EAFNOSUPPORT, os.strerror(errno.EAFNOSUPPORT))
+
+    source = Source(8080)
+    witnesses = Witnesses(Witness(), find=lambda proc: [process(os.getpid(), 8080)])
+    with monkeypatch.context() as sandbox:
+        sandbox.setattr(sockets, "_netlink", refused)
+        witnesses.attend(source, now())
+        (known,) = witnesses.servers()
+        assert known.hidden is not None
+        assert "RestrictAddressFamilies= must list AF_NETLINK" in known.hidden
+        assert known.unwatched is None
+    witnesses.answer(source, ask(source), now())  # type: ignore[arg-type]
+    (known,) = witnesses.servers()
+    assert known.hidden is None
+    witnesses.close()
+
+
+def test_what_is_switched_off_is_said_of_each_server() -> None:
+    source = Source(8080)
+    witnesses = Witnesses(Witness(connections=False, exits=False), find=lambda proc: [process(os.getpid(), 8080)])
+    witnesses.attend(source, now())
+    (known,) = witnesses.servers()
+    assert (known.hidden, known.unwatched) == (observing.OFF, observing.OFF)
     witnesses.close()
 
 
