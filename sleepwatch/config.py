@@ -157,6 +157,17 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     witness: Witness = Witness()
 
 
+def is_configured() -> bool:
+    """Whether this host has a configuration. One that may not be looked at is one: reading it says why it fails."""
+    try:
+        DEFAULT_PATH.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError:
+        return True
+    return True
+
+
 def load_settings(path: Path) -> Settings:
     """Read and check a configuration file; paths in it become absolute. Raises ConfigError, with all that is wrong."""
     return settings_of(path, read_toml(path))

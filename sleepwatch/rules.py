@@ -12,6 +12,7 @@ import difflib
 import hashlib
 import importlib.resources
 import json
+import os
 from collections.abc import Iterator
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -235,7 +236,7 @@ def load_incidents(directory: Path | None = None) -> dict[str, IncidentWords]:
 
 def _directory(directory: Path | None) -> Traversable:
     if directory is not None:
-        if not directory.is_dir():
+        if not os.path.isdir(directory):
             raise RuleError(f"{directory}: not a directory", hint="give a directory that holds <program>.toml files")
         return directory
     shipped = importlib.resources.files("sleepwatch").joinpath("_rules")

@@ -113,9 +113,9 @@ def show_config(path: Path | None, as_json: bool) -> None:
 
 def _read(path: Path | None) -> tuple[Path | None, dict[str, Any], Settings]:
     """Where the configuration is, what it says, and what that means. Raises ConfigError."""
-    from sleepwatch.config import DEFAULT_PATH, Settings, read_toml, settings_of
+    from sleepwatch.config import DEFAULT_PATH, Settings, is_configured, read_toml, settings_of
 
-    if path is None and not DEFAULT_PATH.exists():
+    if path is None and not is_configured():
         return None, {}, Settings()
     place = path or DEFAULT_PATH
     data = read_toml(place)

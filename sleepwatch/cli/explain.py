@@ -94,7 +94,7 @@ def _tell_story(incident: str | None, db: Path | None, *, as_json: bool) -> None
 def _line_of(path: str) -> tuple[str, int | None]:
     """A path with ``:LINE`` behind it, taken apart; a file that has such a name is taken as it is."""
     name, colon, number = path.rpartition(":")
-    if not colon or not number.isascii() or not number.isdigit() or Path(path).exists():
+    if not colon or not number.isascii() or not number.isdigit() or os.path.exists(path):
         return path, None
     return name, int(number)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -138,7 +139,7 @@ def _words(directory: Path | None) -> dict[str, IncidentWords]:
     """The incidents' words of this directory; a directory that only has patterns uses the shipped ones."""
     from sleepwatch.rules import INCIDENTS_FILE, load_incidents
 
-    own = directory is not None and (directory / INCIDENTS_FILE).exists()
+    own = directory is not None and os.path.exists(directory / INCIDENTS_FILE)
     return load_incidents(directory if own else None)
 
 

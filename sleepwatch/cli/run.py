@@ -48,7 +48,15 @@ def run(config: Path | None, files: tuple[str, ...], units: tuple[str, ...], db:
       3  it could not start: the database, or another run
     """
     from sleepwatch.clock import SystemClock
-    from sleepwatch.config import DEFAULT_PATH, ConfigError, FileSource, Settings, UnitSource, load_settings
+    from sleepwatch.config import (
+        DEFAULT_PATH,
+        ConfigError,
+        FileSource,
+        Settings,
+        UnitSource,
+        is_configured,
+        load_settings,
+    )
     from sleepwatch.daemon.service import Service
     from sleepwatch.daemon.surroundings import Surroundings
     from sleepwatch.errors import SleepwatchError
@@ -59,6 +67,7 @@ def run(config: Path | None, files: tuple[str, ...], units: tuple[str, ...], db:
 
     named = tuple(FileSource(path=str(Path(name).absolute())) for name in files)
     named_units = tuple(UnitSource(name=name) for name in units)
+    given = bool(named or named_units)
 
     def say(line: str) -> None:
         click.echo(printable(line))
@@ -66,8 +75,10 @@ def run(config: Path | None, files: tuple[str, ...], units: tuple[str, ...], db:
     def settings_now() -> Settings:
         import msgspec
 
-        chosen = config if config is not None else DEFAULT_PATH
-        read = load_settings(chosen) if config is not None or (chosen.exists() and not (named or units)) else Settings()
+        if config is not None:
+            read = load_settings(config)
+        else:
+            read = load_settings(DEFAULT_PATH) if not given and is_configured() else Settings()
         return msgspec.structs.replace(read, file=(*read.file, *named), unit=(*read.unit, *named_units))
 
     settings = settings_now()
@@ -82,7 +93,7 @@ def run(config: Path | None, files: tuple[str, ...], units: tuple[str, ...], db:
         SystemClock(),
         say=say,
         complain=lambda line: click.echo(printable(f"sleepwatch: {line}"), err=True),
-        reload=settings_now if config is not None or DEFAULT_PATH.exists() else None,
+        reload=settings_now if config is not None or not given else None,
         surroundings=Surroundings() if PROC.is_dir() else None,
         witnesses=Witnesses(settings.witness, wake=lambda: service.wake()) if PROC.is_dir() else None,
     )

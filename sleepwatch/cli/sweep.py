@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import signal
 import sys
@@ -147,9 +148,9 @@ def sweep(
         raise click.UsageError("--lo must be earlier than --hi")
     if as_json and str(bug_report) == "-":
         raise click.UsageError("--json and --bug-report - both want standard output")
-    if bug_report is not None and not bug_report.parent.is_dir():
-        raise SleepwatchError(f"{printable(str(bug_report))} cannot be written: its directory does not exist")
-    if not model.is_file():
+    if bug_report is not None and not os.path.isdir(bug_report.parent):
+        raise SleepwatchError(f"{printable(str(bug_report))} cannot be written: no such directory for this user")
+    if not os.path.isfile(model):
         raise SleepwatchError(f"the model {printable(str(model))} was not found", hint="--model takes a GGUF file")
     plan = Plan(
         launch=Launch(

@@ -118,7 +118,7 @@ def database_path() -> Path:
             return Path(configured)
     own = default_path()
     # The service's directory may be closed to this user; then that is what must be told, and not that there is none.
-    return own if own.exists() or not SERVICE_PATH.parent.exists() else SERVICE_PATH
+    return own if os.path.exists(own) or not os.path.exists(SERVICE_PATH.parent) else SERVICE_PATH
 
 
 def read_status(database: Path, now_us: int) -> Status:

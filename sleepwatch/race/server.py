@@ -341,7 +341,7 @@ def find_program(name: str) -> Path:
     """
     found = shutil.which(name)
     if found is None:
-        what = "is not executable" if Path(name).exists() else "was not found"
+        what = "is not executable" if os.path.exists(name) else "was not found"
         raise SleepwatchError(f"the server {printable(name)} {what}", hint="--server takes the llama-server binary")
     return Path(found).absolute()
 

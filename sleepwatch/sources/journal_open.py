@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import os
 import shutil
-from pathlib import Path
 
 from sleepwatch.errors import SourceError
 from sleepwatch.sources.journal import LOCAL, Journal, Way, Which, journal_files
@@ -36,6 +35,9 @@ def open_journal(which: Which, units: Units, *, follow: bool = False, way: Way =
     return CommandJournal(which, units, follow=follow)
 
 
+_MAY_READ = "run it as root or as a member of the group systemd-journal"
+
+
 def has_native() -> bool:
     """Is systemd-python installed?"""
     return importlib.util.find_spec("systemd") is not None and importlib.util.find_spec("systemd._reader") is not None
@@ -43,11 +45,14 @@ def has_native() -> bool:
 
 def _look_at(which: Which) -> None:
     """Raise the SourceError that tells why there is nothing to read, before a library tells less."""
-    if which.directory is not None and not Path(which.directory).is_dir():
+    if which.directory is not None and _is_closed(which.directory):
+        raise SourceError(f"{which.name}: permission denied", hint=_MAY_READ)
+    if which.directory is not None and not os.path.isdir(which.directory):
         raise SourceError(f"{which.name}: no such directory", hint="name a directory of journal files")
     for name in which.files:
         if not os.path.lexists(name):
-            raise SourceError(f"{which.name}: no such file")
+            closed = _is_closed(os.path.dirname(name) or ".")
+            raise SourceError(f"{which.name}: {'permission denied' if closed else 'no such file'}")
     files = journal_files(which)
     if not files:
         where = "" if which.directory else f" in {' or '.join(LOCAL)}"
@@ -58,5 +63,16 @@ def _look_at(which: Which) -> None:
         if unreadable and len(unreadable) == len(some):
             raise SourceError(
                 f"{which.name}: permission denied ({unreadable[0]})",
-                hint="run it as root or as a member of the group systemd-journal",
+                hint=_MAY_READ,
             )
+
+
+def _is_closed(directory: str) -> bool:
+    """Whether this user may not look into it, though it may be there."""
+    try:
+        os.stat(directory)
+    except PermissionError:
+        return True
+    except OSError:
+        return False
+    return os.path.isdir(directory) and not os.access(directory, os.R_OK | os.X_OK)

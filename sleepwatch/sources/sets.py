@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import glob
 import hashlib
+import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -83,14 +84,16 @@ def beside(path: Path) -> list[Path]:
 def _files(paths: Iterable[str], failed: list[tuple[str, str]]) -> Iterator[Path]:
     for name in paths:
         path = Path(name)
-        if name == "-" or path.is_file() or not (path.exists() or glob.has_magic(name)):
+        if name == "-" or os.path.isfile(path) or not (os.path.exists(path) or glob.has_magic(name)):
             yield path
-        elif path.is_dir():
+        elif os.path.isdir(path) and not os.access(path, os.R_OK | os.X_OK):
+            failed.append((name, f"{name}: permission denied"))
+        elif os.path.isdir(path):
             inside = sorted(one for one in path.iterdir() if one.is_file() and not one.name.startswith("."))
             if not inside:
                 failed.append((name, f"{name}: no file in this directory (name the log files themselves)"))
             yield from inside
-        elif path.exists():
+        elif os.path.exists(path):
             yield path
         else:
             found = sorted(glob.glob(name))

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import tempfile
-import traceback
-from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -19,6 +17,7 @@ from sleepwatch.errors import StoreError
 from sleepwatch.model import Gap, ScanResult, SourceInfo
 from sleepwatch.store import open_store
 from sleepwatch.store.daemon import Pulse, WatchRow, save_pulse, save_watches
+from tests.support.nobody import as_nobody, only_root
 from tests.support.results import HANG, LIFE
 
 NOW_US = 1_800_000_000_000_000
@@ -202,27 +201,7 @@ def test_a_database_that_is_not_there(tmp_path: Path) -> None:
         read_status(tmp_path / "none.db", NOW_US)
 
 
-def _as_nobody(task: Callable[[], str]) -> str:
-    """What the task returns when an ordinary user runs it: in a child process that gives up being root."""
-    read, write = os.pipe()
-    child = os.fork()
-    if child == 0:
-        try:
-            os.setgroups([])
-            os.setgid(65534)
-            os.setuid(65534)
-            os.write(write, task().encode())
-        except BaseException:
-            os.write(write, traceback.format_exc().encode())
-        os._exit(0)
-    os.close(write)
-    with open(read, "rb") as file:
-        told = file.read().decode()
-    os.waitpid(child, 0)
-    return told
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+@only_root
 def test_an_ordinary_user_who_may_read_the_file_can_use_it(database: Path) -> None:
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
@@ -236,15 +215,15 @@ def test_an_ordinary_user_who_may_read_the_file_can_use_it(database: Path) -> No
             return f"{read.running} {read.pulse.pid if read.pulse else None} {len(read.open)}"
 
         path.chmod(0o644)
-        assert _as_nobody(look) in ("True 4711 1", "None 4711 1")
+        assert as_nobody(look) in ("True 4711 1", "None 4711 1")
         with open_store(path) as store, store.transaction() as transaction:  # while the daemon writes
             save_pulse(transaction, msgspec.structs.replace(PULSE, pid=1))
-            assert _as_nobody(look) in ("True 4711 1", "None 4711 1")
+            assert as_nobody(look) in ("True 4711 1", "None 4711 1")
         path.chmod(0o600)
-        assert "StoreError" in _as_nobody(look)
+        assert "StoreError" in as_nobody(look)
         path.chmod(0o644)
         directory.chmod(0o700)
-        assert f"the database {path} cannot be used: permission denied" in _as_nobody(look)
+        assert f"the database {path} cannot be used: permission denied" in as_nobody(look)
         os.close(held)
 
 

@@ -185,3 +185,10 @@ def test_with_nothing_configured_it_finds_a_unit_in_the_journal(installed: Machi
     assert wait_for(lambda: "watching served.service in the journal" in _said(installed), 20), _said(installed)
     assert wait_for(lambda: "hung-request (confirmed) served.service" in _said(installed), 30), _said(installed)
     assert "journal:system" in [source["source"] for source in _status(installed)["sources"]]
+
+
+def test_a_configuration_that_came_later_is_taken_over(installed: Machine) -> None:
+    _configure(installed, "[following]\npoll_seconds = 1\n")
+    known = _said(installed).count("configuration read again")
+    installed.run("systemctl", "reload", "sleepwatch")
+    assert wait_for(lambda: _said(installed).count("configuration read again") > known, 10), _said(installed)
