@@ -156,6 +156,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     wake: Wake = Wake()
     witness: Witness = Witness()
 
+    @property
+    def key_files(self) -> tuple[str, ...]:
+        """The files of the API keys that are wanted for what is switched on."""
+        waking = (self.wake.api_key_file, *(one.api_key_file for one in self.wake.server)) if self.wake.on else ()
+        asking = (self.witness.api_key_file,) if self.witness.props else ()
+        return tuple(dict.fromkeys(one for one in (*waking, *asking) if one is not None))
+
 
 def is_configured() -> bool:
     """Whether this host has a configuration. One that may not be looked at is one: reading it says why it fails."""

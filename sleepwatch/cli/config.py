@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -55,22 +56,12 @@ def check_config(path: Path | None) -> None:
 
 def _check_targets(place: Path, settings: Settings) -> None:
     """Say which targets cannot be reached, as far as this user can see."""
-    from sleepwatch.errors import SleepwatchError
-    from sleepwatch.notify.targets import is_open_to_all, read_urls, urls_place
+    from sleepwatch.notify.targets import complaints, urls_place
 
-    file = urls_place(settings.notify)
-    try:
-        urls = read_urls(settings.notify)
-    except SleepwatchError as error:
-        click.echo(f"{place}: {error}", err=True)
-        return
-    if file is None:
+    if urls_place(settings.notify) is None and os.geteuid() != 0 and "CREDENTIALS_DIRECTORY" not in os.environ:
         return  # a credential of the service, that this user cannot see
-    if is_open_to_all(file):
-        click.echo(f"{file} holds secrets and may be read by every user: chmod 600", err=True)
-    for target in settings.target:
-        if target.command is None and target.name not in urls:
-            click.echo(f"{place}: target {target.name} has neither a command nor a URL in {file}", err=True)
+    for words in complaints(settings):
+        click.echo(f"{place}: {words}", err=True)
 
 
 @config.command("show")

@@ -53,27 +53,8 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
             return False
 
     def api_key(self) -> str | None:
-        """The key, read anew each time since credentials are rotated. Raises TargetError.
-
-        Of several lines the first: the server's own ``--api-key-file`` has one key a line (llama.cpp
-        ``common/arg.cpp``).
-        """
-        if self.key_file is None:
-            return None
-        where = printable(str(self.key_file))
-        try:
-            with self.key_file.open("rb") as file:
-                lines = file.read(_KEY_LIMIT).splitlines()
-        except OSError as error:
-            raise TargetError(
-                f"the API key file {where} cannot be read: {(error.strerror or str(error)).lower()}",
-                hint="check its path, mode and owner",
-            ) from error
-        key = next((line.strip() for line in lines if line.strip()), b"")
-        if not key or not all(0x20 < byte < 0x7F for byte in key):
-            what = "holds something else than printable ASCII" if key else "is empty"
-            raise TargetError(f"the API key file {where} {what}", hint="it must hold the key, alone on a line")
-        return key.decode("ascii")
+        """The key, read anew each time since credentials are rotated. Raises TargetError."""
+        return None if self.key_file is None else read_key(self.key_file)
 
     def tls_context(self) -> ssl.SSLContext | None:
         """How to speak TLS to it; None where it speaks plainly. Raises TargetError."""
@@ -145,6 +126,27 @@ def parse_target(
         ca_file=ca_file,
         insecure=insecure,
     )
+
+
+def read_key(file: Path) -> str:
+    """The API key this file holds. Raises TargetError.
+
+    Of several lines the first: the server's own ``--api-key-file`` has one key a line (llama.cpp ``common/arg.cpp``).
+    """
+    where = printable(str(file))
+    try:
+        with file.open("rb") as opened:
+            lines = opened.read(_KEY_LIMIT).splitlines()
+    except OSError as error:
+        raise TargetError(
+            f"the API key file {where} cannot be read: {(error.strerror or str(error)).lower()}",
+            hint="check its path, mode and owner",
+        ) from error
+    key = next((line.strip() for line in lines if line.strip()), b"")
+    if not key or not all(0x20 < byte < 0x7F for byte in key):
+        what = "holds something else than printable ASCII" if key else "is empty"
+        raise TargetError(f"the API key file {where} {what}", hint="it must hold the key, alone on a line")
+    return key.decode("ascii")
 
 
 def _wrong(url: str, why: str) -> TargetError:

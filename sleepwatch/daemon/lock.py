@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 from sleepwatch.errors import SleepwatchError
+from sleepwatch.store.database import make_private_file
 
 _LOCKS = Path("/proc/locks")
 _FLOCK = re.compile(rb"^\d+: FLOCK\s+\S+\s+WRITE\s+\S+\s+([0-9a-f]+):([0-9a-f]+):(\d+)\s", re.MULTILINE)
@@ -32,10 +33,12 @@ def take_lock(database: Path) -> int:
     path = lock_path(database)
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        make_private_file(path)
+        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     except OSError as error:
         why = (error.strerror or str(error)).lower()
-        raise SleepwatchError(f"{path}: {why}", hint="choose another --db") from error
+        hint = "check the owner and mode of the file and its directory, or choose another --db"
+        raise SleepwatchError(f"{path}: {why}", hint=hint) from error
     for again in range(_TRIES, 0, -1):
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -140,6 +140,7 @@ class Service:
         self._offer_metrics(now)
         self._open_desk(now)
         self._allow_wakes(now)
+        self._check_keys(now)
         self._follow(now)
         if self._surroundings is not None:
             self._surroundings.look(now.monotonic_us)
@@ -160,6 +161,7 @@ class Service:
 
         if self._desk is not None:
             self._desk.use(self.settings)
+            self._desk.check(now)
         elif self.settings.target or urls_place(self.settings.notify) is not None:
             from sleepwatch.notify.desk import Desk, show_command
 
@@ -305,6 +307,16 @@ class Service:
             )
             self._responder.resume(self._keeper.store, now)
 
+    def _check_keys(self, now: Now) -> None:
+        """Say which API keys cannot be had, before one is wanted."""
+        for file in self.settings.key_files:
+            from sleepwatch.client.target import TargetError, read_key
+
+            try:
+                read_key(Path(file))
+            except TargetError as error:
+                self._complain.say(str(error), now)
+
     def _wake_servers(self, now: Now) -> int | None:
         if self._responder is None:
             return None
@@ -384,6 +396,7 @@ class Service:
             self._offer_metrics(now)
             self._open_desk(now)
             self._allow_wakes(now)
+            self._check_keys(now)
             self._finding = None
             self._watch_what_is_found(now)
 

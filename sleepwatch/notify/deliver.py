@@ -139,7 +139,7 @@ def _send(parcel: Parcel, timeout_s: float) -> Result:
         )
 
     if parcel.url is None:
-        return came("failed", "no URL: notify.urls_file has none under this name")
+        return came("failed", "no URL of this name can be read (notify.urls_file, else the credential notify-urls)")
     try:
         from apprise import Apprise, NotifyFormat, NotifyType
         from apprise.exception import AppriseException

@@ -19,7 +19,7 @@ from sleepwatch.notify import outbox
 from sleepwatch.notify.courier import Courier
 from sleepwatch.notify.job import PING, Job, Parcel, Result
 from sleepwatch.notify.outbox import Due
-from sleepwatch.notify.targets import is_open_to_all, read_urls, urls_place
+from sleepwatch.notify.targets import complaints, read_urls
 from sleepwatch.notify.teller import Teller
 from sleepwatch.rules import IncidentWords
 from sleepwatch.store import Store, Transaction
@@ -70,9 +70,12 @@ class Desk:
             count = outbox.interrupted(transaction, now.wall_us)
         if count:
             self._say(f"{count} messages were being sent when the last run ended; they are sent again", now)
-        place = urls_place(self._settings)
-        if place is not None and is_open_to_all(place):
-            self._say(f"{place} holds secrets and may be read by every user: chmod 600", now)
+        self.check(now)
+
+    def check(self, now: Now) -> None:
+        """Say what would keep messages from being sent, before the first is due."""
+        for words in complaints(self._teller.settings):
+            self._say(words, now)
 
     # -- what an incident means -----------------------------------------------------------------------------------
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import re
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from urllib.parse import unquote
 
-from sleepwatch.config import Notify
+from sleepwatch.config import Notify, Settings
 from sleepwatch.errors import SleepwatchError
 
 CREDENTIAL = "secret_notify-urls"
@@ -57,6 +57,22 @@ def read_urls(settings: Notify, environment: Mapping[str, str] | None = None) ->
         if not isinstance(url, str) or not url.strip():
             raise SleepwatchError(f"{place}: {name} is not a text", hint='each line is: name = "url"')
     return {name: url.strip() for name, url in data.items()}
+
+
+def complaints(settings: Settings) -> Iterator[str]:
+    """What would keep messages from being sent, or secrets from being kept. No part of a URL is shown."""
+    place = urls_place(settings.notify)
+    try:
+        urls = read_urls(settings.notify)
+    except SleepwatchError as error:
+        yield str(error)
+        return
+    if place is not None and is_open_to_all(place):
+        yield f"{place} holds secrets and may be read by every user: chmod 600"
+    for target in settings.target:
+        if target.command is None and target.name not in urls:
+            where = place or "the credential notify-urls, which is not there"
+            yield f"target {target.name} has neither a command nor a URL in {where}"
 
 
 def is_open_to_all(place: Path) -> bool:

@@ -93,11 +93,31 @@ def _prepare_file(path: Path, *, create: bool) -> None:
     try:
         if path == default_path():
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
+        make_private_file(path)
     except OSError as error:
         raise StoreError(
             f"the database {path} cannot be created: {error.strerror}", hint="name another place with --db"
         ) from error
+
+
+def make_private_file(path: Path) -> None:
+    """Make an empty file that only its owner can read, unless there is one. Raises OSError.
+
+    What root makes in the directory of another user is that user's, as SQLite's own files beside a database are: the
+    daemon that runs as that user has to go on with it.
+    """
+    try:  # O_EXCL follows no link, so no file is given away that such a user could not have made
+        descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    except FileExistsError:
+        os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
+        return
+    try:
+        if os.geteuid() == 0:
+            directory = path.parent.stat()
+            with contextlib.suppress(PermissionError):  # a user namespace, or another machine's disk
+                os.fchown(descriptor, directory.st_uid, directory.st_gid)
+    finally:
+        os.close(descriptor)
 
 
 def _open(path: Path, busy_timeout_ms: int, *, read_only: bool) -> sqlite3.Connection:

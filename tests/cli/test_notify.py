@@ -45,7 +45,7 @@ def test_test_sends_a_real_message_and_prints_what_each_service_said(tmp_path: P
         assert lines["bad (JSON)"].startswith("failed: Failed to send JSON")
         assert "500" in lines["bad (JSON)"]
         assert lines["odd"].startswith("failed: the URL is none that apprise knows")
-        assert lines["none"].startswith("failed: no URL: notify.urls_file has none under this name")
+        assert lines["none"].startswith("failed: no URL of this name can be read")
         assert lines["program (sh)"].startswith("sent: exit code 0")
         assert "very-secret" not in result.output
         assert json.loads(out.read_text())["what"] == "test"

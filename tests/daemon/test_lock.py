@@ -13,6 +13,8 @@ import pytest
 
 from sleepwatch.daemon.lock import is_locked, lock_path, take_lock
 from sleepwatch.errors import SleepwatchError
+from sleepwatch.store import open_store
+from tests.support.nobody import only_root
 
 _SCRIPT = """\
 import os, sys
@@ -107,3 +109,23 @@ def test_a_directory_that_cannot_be_made_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(SleepwatchError, match="choose another --db"):
         take_lock(tmp_path / "file" / "a.db")
+
+
+@only_root
+def test_what_root_makes_is_the_directorys_owners(tmp_path: Path) -> None:
+    os.chown(tmp_path, 65534, 65533)
+    os.close(take_lock(tmp_path / "a.db"))
+    open_store(tmp_path / "a.db").close()
+    for path in (tmp_path / "a.db", lock_path(tmp_path / "a.db")):
+        state = path.stat()
+        assert (state.st_uid, state.st_gid, state.st_mode & 0o777) == (65534, 65533, 0o600)
+
+
+@only_root
+def test_a_link_gives_nothing_away(tmp_path: Path) -> None:
+    directory = tmp_path / "theirs"
+    directory.mkdir()
+    os.chown(directory, 65534, 65533)
+    lock_path(directory / "a.db").symlink_to(tmp_path / "roots")
+    os.close(take_lock(directory / "a.db"))
+    assert (tmp_path / "roots").stat().st_uid == 0

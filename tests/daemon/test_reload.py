@@ -134,3 +134,29 @@ def test_where_there_is_none_that_is_said(tmp_path: Path) -> None:
     service._take_over_settings()
     service.stop()
     assert sentences == ["there is no configuration file to read again"]
+
+
+def test_a_secret_that_is_not_there_is_said_before_it_is_wanted(daemon: Daemon, tmp_path: Path) -> None:
+    (tmp_path / "urls").write_text("mail = 'mailto://x'\n")
+    (tmp_path / "urls").chmod(0o600)
+    (tmp_path / "key").write_text("key\n")
+    targets = "[[target]]\nname = 'chat'\n[[target]]\nname = 'mail'\n[[target]]\nname = 'page'\ncommand = ['true']\n"
+    daemon.configure(
+        f"{targets}[notify]\nurls_file = 'urls'\n[wake]\nmode = 'act'\napi_key_file = 'none'\n"
+        "[[wake.server]]\nname = 'a'\napi_key_file = 'key'\n[witness]\nprops = true\napi_key_file = 'none too'\n"
+    )
+    daemon.reload()
+    missing = "the API key file {} cannot be read: no such file or directory (check its path, mode and owner)"
+    assert daemon.complained == [
+        f"target chat has neither a command nor a URL in {tmp_path / 'urls'}",
+        missing.format(tmp_path / "none"),
+        missing.format(tmp_path / "none too"),
+    ]
+
+
+def test_the_credential_that_is_not_there_is_said(daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CREDENTIALS_DIRECTORY", "/nowhere")
+    daemon.configure("[[target]]\nname = 'chat'\n")
+    daemon.reload()
+    (sentence,) = daemon.complained
+    assert sentence == "target chat has neither a command nor a URL in the credential notify-urls, which is not there"
