@@ -33,7 +33,6 @@ class Container(msgspec.Struct, frozen=True, kw_only=True):
     """The file on this host that holds its output (``json-file``)."""
     init: bool | None = None
     """Whether an init stands above the server in it."""
-    read_from: str | None = None
     why_unknown: str | None = None
 
 
@@ -88,9 +87,7 @@ def _from_docker_files(directory: Path, identity: str) -> Container | None:
         return None
     driver = _dict(host.get("LogConfig")).get("Type")
     image = _dict(config.get("Config")).get("Image")
-    return _container(
-        identity, "docker", config.get("Name"), image, host, driver, config.get("LogPath"), str(directory)
-    )
+    return _container(identity, "docker", config.get("Name"), image, host, driver, config.get("LogPath"))
 
 
 def _container(
@@ -101,7 +98,6 @@ def _container(
     host: dict[str, Any],
     driver: Any,
     path: Any,
-    files: str | None = None,
 ) -> Container:
     policy = _dict(host.get("RestartPolicy"))
     limit = policy.get("MaximumRetryCount")
@@ -116,7 +112,6 @@ def _container(
         log_driver=driver if isinstance(driver, str) else None,
         log_path=path if isinstance(path, str) and path else None,
         init=init if isinstance(init, bool) else None,
-        read_from=files or f"{engine} inspect",
         why_unknown=None if "Name" in policy else f"{engine} tells no restart policy",
     )
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import pwd
 from collections.abc import Iterable
 from pathlib import Path
@@ -12,8 +11,8 @@ import msgspec
 from sleepwatch.hosts.commands import Run
 from sleepwatch.hosts.containers import Container, find_container
 from sleepwatch.hosts.logs import Target, output_target, targets
-from sleepwatch.hosts.processes import PROC, ServerProcess, find_servers
-from sleepwatch.hosts.units import RUNTIME_MARK, Unit, find_units
+from sleepwatch.hosts.processes import ServerProcess
+from sleepwatch.hosts.units import Unit
 
 
 class Discovered(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,29 +31,13 @@ class Discovered(msgspec.Struct, frozen=True, kw_only=True):
     """Where standard output goes: of a router, and of its child the router's, since its lines are there."""
 
 
-def discover(*, proc: Path = PROC, root: Path = Path("/"), run: Run | None = None) -> tuple[Discovered, ...]:
-    """Every running server that can be seen. ``run`` asks systemd and container engines; None: files only.
-
-    Raises OSError where ``proc`` cannot be listed.
-    """
-    servers = find_servers(proc).servers
-    booted = RUNTIME_MARK.is_dir()
-    people = {server.place.user for server in servers if server.place.user is not None}
-    found = find_units(
-        root=root,
-        run=run if booted else None,
-        wanted=[server.place.unit for server in servers if server.place.unit],
-        booted=booted,
-        homes=[entry for uid in people if (entry := _account(uid)) is not None],
-        environment=os.environ,
-    )
-    return assemble(servers, found.units, run=run, root=root)
-
-
 def assemble(
     servers: Iterable[ServerProcess], units: Iterable[Unit], *, run: Run | None = None, root: Path = Path("/")
 ) -> tuple[Discovered, ...]:
-    """The same for servers and units that are known already; routers come before their children."""
+    """Running servers with what holds them, routers before their children.
+
+    ``run`` asks container engines; None: files only.
+    """
     work = _Assembly(tuple(units), run, root)
     return tuple(work.add(server) for server in sorted(servers, key=lambda one: one.router is not None))
 

@@ -76,7 +76,6 @@ class PresetModel(msgspec.Struct, frozen=True):
 
     name: str
     options: ServerOptions
-    load_on_startup: bool = False
 
 
 def parse(text: str, path: str = "preset") -> PresetFile:
@@ -171,8 +170,7 @@ def models(file: PresetFile, inherited: ServerOptions) -> tuple[PresetModel, ...
         own = _section_options(file, section.name, "preset", "the router does not start")
         section_options = own.over(msgspec.structs.replace(everywhere, problems=()))
         options = handed_down(inherited).over(section_options).over(passed_on(inherited))
-        start = next((entry.value for entry in section.entries if entry.key == "load-on-startup"), "")
-        found.append(PresetModel(section.name, options, start in ("on", "enabled", "true", "1")))
+        found.append(PresetModel(section.name, options))
     return tuple(found)
 
 

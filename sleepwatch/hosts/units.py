@@ -30,12 +30,12 @@ DEFAULT_LIMIT_INTERVAL_US = 10_000_000
 DEFAULT_LIMIT_BURST = 5
 
 PROPERTIES = (
-    "Id", "LoadState", "ActiveState", "SubState", "UnitFileState", "FragmentPath", "DropInPaths", "NeedDaemonReload",
+    "Id", "LoadState", "ActiveState", "SubState", "UnitFileState", "FragmentPath", "DropInPaths",
     "MainPID", "Type", "Restart", "RestartUSec", "RestartPreventExitStatus", "RestartForceExitStatus",
     "SuccessExitStatus",
     "RemainAfterExit", "StartLimitIntervalUSec", "StartLimitBurst", "StartLimitAction", "NRestarts", "StandardOutput",
     "StandardError", "LogLevelMax", "LogNamespace", "LogRateLimitIntervalUSec", "LogRateLimitBurst", "SyslogLevel",
-    "LimitCORESoft", "InvocationID", "User", "ExecStart",
+    "LimitCORESoft", "User", "ExecStart",
 )  # fmt: skip
 _LEVELS = {"emerg": 0, "alert": 1, "crit": 2, "err": 3, "warning": 4, "notice": 5, "info": 6, "debug": 7}
 _STARTED = {"enabled", "enabled-runtime", "generated", "transient"}
@@ -65,7 +65,6 @@ class Unit(msgspec.Struct, frozen=True, kw_only=True):
     enabled: bool = False
     """Something starts it: at boot, or on demand."""
     main_pid: int | None = None
-    invocation_id: str | None = None
     type: str = "simple"
     restart: str = "no"
     restart_us: int = DEFAULT_RESTART_US
@@ -99,8 +98,6 @@ class Unit(msgspec.Struct, frozen=True, kw_only=True):
     """The llama-server it starts, where its command shows one."""
     script: str | None = None
     """The script in which the command was found."""
-    needs_reload: bool = False
-    """Its files were changed after systemd read them."""
     unreadable: tuple[str, ...] = ()
 
     @property
@@ -357,7 +354,6 @@ def _in_force(unit: Unit, shown: Mapping[str, str]) -> Unit:
         active=shown.get("ActiveState") in ("active", "activating", "reloading"),
         enabled=unit.enabled or shown.get("UnitFileState") in _STARTED,
         main_pid=main or None,
-        invocation_id=shown.get("InvocationID") or None,
         type=shown.get("Type", unit.type),
         restart=shown.get("Restart", unit.restart),
         restart_us=span("RestartUSec", unit.restart_us),
@@ -379,7 +375,6 @@ def _in_force(unit: Unit, shown: Mapping[str, str]) -> Unit:
         log_rate_burst=burst or unit.log_rate_burst,
         core_limit=_core_limit(shown.get("LimitCORESoft", "")) if unit.core_limit is not None else None,
         invocation=invocation,
-        needs_reload=shown.get("NeedDaemonReload") == "yes",
     )
 
 

@@ -17,7 +17,7 @@ import msgspec
 from sleepwatch.errors import SourceError
 from sleepwatch.sources.disk import Disk, Stat
 from sleepwatch.sources.held import BLOCK, HeldFile, PackedFile, Place, PlainFile, open_plain_file
-from sleepwatch.sources.identity import NOTHING, FileCheckpoint
+from sleepwatch.sources.identity import FileCheckpoint
 from sleepwatch.sources.neighbours import Coming, Left
 from sleepwatch.sources.piece import HOLE, REWRITTEN, ROTATED_AWAY, TRUNCATED_AWAY, Piece, gap
 from sleepwatch.sources.search import (
@@ -32,7 +32,7 @@ from sleepwatch.sources.search import (
     open_piece,
     search,
 )
-from sleepwatch.sources.tail import NO_MARKERS, Bare, StartMarkers, search_start
+from sleepwatch.sources.tail import NO_MARKERS, StartMarkers, search_start
 
 __all__ = ["DRAIN_LIMIT_US", "GRACE_US", "LIMIT", "FileCheckpoint", "FileFollower", "Piece", "State"]
 
@@ -59,8 +59,8 @@ class FileFollower:
 
     ``checkpoint`` is where an earlier run had read to. Without one, a file that is there at the first poll is read
     from the start of its current life if ``backfill`` is set, else from its first byte (``starts`` tells a line printed
-    at a start, ``bare`` takes a carrier's wrapping off a line: see ``tail``). A file that appears later is always read
-    from its first byte. Times are microseconds of a clock that never goes back.
+    at a start: see ``tail``). A file that appears later is always read from its first byte. Times are microseconds of a
+    clock that never goes back.
     """
 
     def __init__(
@@ -70,7 +70,6 @@ class FileFollower:
         *,
         backfill: bool,
         starts: StartMarkers = NO_MARKERS,
-        bare: Bare = bytes,
         disk: Disk | None = None,
     ) -> None:
         self.path = path
@@ -86,7 +85,6 @@ class FileFollower:
         self._disk = disk or Disk()
         self._backfill = backfill and checkpoint is None
         self._starts = starts
-        self._bare = bare
         self._now_us = 0
         self._polled = False
         self._status: tuple[_Name, str] = ("following", "")
@@ -134,31 +132,14 @@ class FileFollower:
             out.append(Piece(kind="idle", file=held.place.file, offset=held.offset))
         return out
 
-    def checkpoint(self, at: int | None = None) -> FileCheckpoint | None:
-        """Where to go on after a restart: behind all that was delivered, or at ``at`` in the file last delivered from,
-        if the consumer has dealt with less of it.
-
-        None while nothing is known of the path. Where the bytes before ``at`` cannot be identified any more, an earlier
-        place: then some bytes come twice.
-        """
-        held = self._held
-        if held is None:
-            if self._resume is not None:
-                if at is None or at >= self._resume.offset:
-                    self._last = self._resume
-            elif self._was_absent:
-                self._last = FileCheckpoint(path=str(self.path), ordinal=self._ordinal)
-            return self._last
-        try:
-            now = held.checkpoint(at)
-        except OSError:
-            now = None
-        if now is None and (self._last is None or self._last.file != held.place.file):
-            whole = held.checkpoint()
-            assert whole is not None
-            now = msgspec.structs.replace(whole, anchor=NOTHING, offset=0)
-        if now is not None:
-            self._last = self._complete(now)
+    def checkpoint(self) -> FileCheckpoint | None:
+        """Where to go on after a restart: behind all that was delivered. None while nothing is known of the path."""
+        if self._held is not None:
+            self._last = self._complete(self._held.checkpoint())
+        elif self._resume is not None:
+            self._last = self._resume
+        elif self._was_absent:
+            self._last = FileCheckpoint(path=str(self.path), ordinal=self._ordinal)
         return self._last
 
     def identities(self) -> set[Known]:
@@ -330,7 +311,6 @@ class FileFollower:
             self._turn_to(self._coming.files[0], out)
             return
         checkpoint = held.checkpoint()
-        assert checkpoint is not None
         passed = self.identities()
         copy = _at_once(
             copies(self._disk, held.place.target.parent, held.place, checkpoint, packed=False, passed=passed)
@@ -385,7 +365,7 @@ class FileFollower:
             if not self._backfill:
                 self._begin_with(file)
                 return True
-            self._opening = file, search_start(self._disk, file.fd, stat.size, self._starts, bare=self._bare)
+            self._opening = file, search_start(self._disk, file.fd, stat.size, self._starts)
         file, steps = self._opening
         try:
             for _ in range(max(1, limit // (4 * BLOCK))):
@@ -434,9 +414,7 @@ class FileFollower:
 
     def _lose(self, held: HeldFile) -> None:
         """The descriptor is of no use any more (a network file system forgot the file): look for the file again."""
-        now = held.checkpoint()
-        assert now is not None
-        self._resume = self._complete(now)
+        self._resume = self._complete(held.checkpoint())
         held.close()
         self._coming.close()
         self._coming = Coming(self._resume.waiting)

@@ -14,7 +14,7 @@ from sleepwatch.sources.disk import Disk, Stat
 from sleepwatch.sources.follow import LIMIT, FileFollower, Piece
 from sleepwatch.sources.identity import FileCheckpoint
 from sleepwatch.sources.rotation import COMPRESSED, is_rotated_name, possible_bases
-from sleepwatch.sources.tail import NO_MARKERS, Bare, StartMarkers
+from sleepwatch.sources.tail import NO_MARKERS, StartMarkers
 
 REFRESH_US = 1_000_000
 """Patterns are looked at again after this long."""
@@ -44,7 +44,6 @@ class FollowSet:
         *,
         backfill: bool,
         starts: StartMarkers = NO_MARKERS,
-        bare: Bare = bytes,
         disk: Disk | None = None,
     ) -> None:
         self.followers: dict[str, FileFollower] = {}
@@ -55,7 +54,6 @@ class FollowSet:
         self._checkpoints = checkpoints
         self._backfill = backfill
         self._starts = starts
-        self._bare = bare
         self._disk = disk or Disk()
         self._named = [pattern for pattern in patterns if pattern not in self._patterns]
         self._not_own: dict[str, Stat] = {}
@@ -136,7 +134,6 @@ class FollowSet:
             self._checkpoints.get(name),
             backfill=backfill,
             starts=self._starts,
-            bare=self._bare,
             disk=self._disk,
         )
 

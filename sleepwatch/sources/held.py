@@ -6,7 +6,7 @@ import errno
 import os
 from collections.abc import Generator
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 import msgspec
 
@@ -18,8 +18,6 @@ from sleepwatch.sources.piece import REWRITTEN, TRUNCATED
 
 BLOCK = 1 << 20
 """Bytes read at once."""
-KEPT = 512 << 10
-"""Of a compressed file, how many bytes before the offset a checkpoint can still be made at."""
 
 Steps = Generator[None, None, bool]
 """Work done in steps of at most one block, with an answer at the end."""
@@ -144,21 +142,13 @@ class PlainFile:
 
     def is_copied_in(self, other: PlainFile) -> bool:
         """Does another file hold all that was seen of this one?"""
-        checkpoint = self.checkpoint()
-        if checkpoint is None or not other.fits_now(checkpoint):
+        if not other.fits_now(self.checkpoint()):
             return False
         return self._disk.pread(other.fd, len(self._end), self._end_at) == self._end
 
-    def checkpoint(self, at: int | None = None) -> FileCheckpoint | None:
-        """How far it was read; or an earlier place. None where what stood there is no longer there."""
-        anchor, offset = self.tail, self.offset
-        if at is not None and at < offset:
-            start = max(0, at - ANCHOR_BYTES)
-            data = self._disk.pread(self.fd, offset - start, start)
-            if not data.endswith(self.tail) or len(data) != offset - start:
-                return None
-            anchor, offset = data[: at - start], at
-        return _checkpoint(self, anchor, offset)
+    def checkpoint(self) -> FileCheckpoint:
+        """How far it was read."""
+        return _checkpoint(self, self.tail)
 
     def anew(self, place: Place) -> PlainFile:
         """The same open file from its first byte, as another file: its content was replaced."""
@@ -208,7 +198,7 @@ class PackedFile:
             raise
         self.offset = 0
         self.head = b""
-        self._recent = b""
+        self._tail = b""
         self._ended = False
         self.broken = ""
 
@@ -222,7 +212,7 @@ class PackedFile:
         self.offset += len(data)
         if len(self.head) < HEAD_BYTES:
             self.head += data[: HEAD_BYTES - len(self.head)]
-        self._recent = (self._recent + data)[-KEPT:]
+        self._tail = (self._tail + data)[-ANCHOR_BYTES:]
         return data
 
     def at_end(self) -> bool:
@@ -248,26 +238,22 @@ class PackedFile:
             if not self.read(checkpoint.offset - self.offset):
                 return False
             yield
-        return Digest.of(self._recent[-ANCHOR_BYTES:]) == checkpoint.anchor
+        return Digest.of(self._tail) == checkpoint.anchor
 
     def read_head(self, count: int) -> None:
         """Read the first ``count`` bytes, at most :data:`HEAD_BYTES`, into ``head``."""
         while len(self.head) < count and self.read(count - len(self.head)):
             pass
 
-    def checkpoint(self, at: int | None = None) -> FileCheckpoint | None:
-        """How far it was read; or an earlier place, None if that is too far back."""
-        offset = self.offset if at is None else min(at, self.offset)
-        recent = self._recent[: len(self._recent) - (self.offset - offset)]
-        if self.offset - offset > len(self._recent) or len(recent) < min(ANCHOR_BYTES, offset):
-            return None
-        return _checkpoint(self, recent[-ANCHOR_BYTES:], offset)
+    def checkpoint(self) -> FileCheckpoint:
+        """How far it was read, in plain bytes."""
+        return _checkpoint(self, self._tail)
 
     def _rewind(self) -> None:
         self._file.seek(0)
         self._stream = decompressed(self._file, self._name)
         self.offset = 0
-        self._recent = b""
+        self._tail = b""
         self._ended = False
 
     def close(self) -> None:
@@ -278,8 +264,8 @@ class PackedFile:
 HeldFile = PlainFile | PackedFile
 
 
-def _checkpoint(held: Any, anchor: bytes, offset: int) -> FileCheckpoint:
-    place: Place = held.place
+def _checkpoint(held: HeldFile, anchor: bytes) -> FileCheckpoint:
+    place = held.place
     return FileCheckpoint(
         path=str(place.path),
         target=str(place.target),
@@ -288,7 +274,7 @@ def _checkpoint(held: Any, anchor: bytes, offset: int) -> FileCheckpoint:
         inode=held.inode,
         head=Digest.of(held.head),
         anchor=Digest.of(anchor),
-        offset=offset,
+        offset=held.offset,
         written_ns=held.written_ns,
         broken=held.broken,
     )

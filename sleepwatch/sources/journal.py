@@ -141,10 +141,6 @@ class Journal(Protocol):
     def read(self, limit: int) -> list[Record]:
         """The lines of up to about ``limit`` further entries, in order; ``offset`` is the time of receipt in µs."""
 
-    @property
-    def holds(self) -> bool:
-        """Pieces of a line have come whose end has not."""
-
     def flush(self) -> list[Record]:
         """The pieces of lines whose ends have not come."""
 

@@ -142,11 +142,6 @@ class CommandJournal:
             self.place = Place.of(entries.cursor.decode())
         return out
 
-    @property
-    def holds(self) -> bool:
-        """See Journal."""
-        return self._entries.holds
-
     def flush(self) -> list[Record]:
         """See Journal."""
         return self._entries.pieces()

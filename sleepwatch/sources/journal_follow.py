@@ -142,11 +142,6 @@ class JournalFollower:
             return None
         return RETRY_US[min(self._failures, len(RETRY_US)) - 1] if self._failures else SETTLE_US
 
-    @property
-    def holds(self) -> bool:
-        """The beginning of a line has come whose end has not."""
-        return self._journal is not None and self._journal.holds
-
     def flush(self) -> list[Record]:
         """The pieces of lines whose ends have not come, as if they never would."""
         return self._journal.flush() if self._journal is not None else []

@@ -99,11 +99,6 @@ class NativeJournal:
             self.place = Place.of(reader._get_cursor())
         return out
 
-    @property
-    def holds(self) -> bool:
-        """See Journal."""
-        return self._entries.holds
-
     def flush(self) -> list[Record]:
         """See Journal."""
         return self._entries.pieces()

@@ -43,11 +43,6 @@ class Wanted(JournalEntries):
         wanted = self._wants.get(values)
         return self._want(values) if wanted is None else wanted
 
-    @property
-    def holds(self) -> bool:
-        """Pieces of a line have come whose end has not."""
-        return bool(self._pieces.open)
-
     def pieces(self) -> list[Record]:
         """What came of lines whose ends have not come."""
         out: list[Record] = []

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Generator
-from pathlib import Path
 
 import msgspec
 
@@ -26,9 +25,6 @@ _FIRST_LINES = 1_000
 """Among so many lines of a block a stamped one is looked for."""
 _TOGETHER = 64
 """Start markers of one unstamped start stand within this many lines."""
-
-Bare = Callable[[bytes], bytes]
-"""Takes off what the carrier put around a line."""
 
 
 class StartMarkers(msgspec.Struct, frozen=True):
@@ -53,24 +49,8 @@ NO_MARKERS = StartMarkers((), lambda head: False)
 """A life begins only where the clock falls."""
 
 
-def tail_start(
-    path: Path, markers: StartMarkers, *, bare: Bare = bytes, bound: int = BOUND, disk: Disk | None = None
-) -> int:
-    """The offset at which the current life begins in this file; see :func:`search_start`. Raises OSError."""
-    disk = disk or Disk()
-    fd = disk.open(path)
-    try:
-        steps = search_start(disk, fd, disk.fstat(fd).size, markers, bare=bare, bound=bound)
-        while True:
-            next(steps)
-    except StopIteration as done:
-        return int(done.value)
-    finally:
-        disk.close(fd)
-
-
 def search_start(
-    disk: Disk, fd: int, size: int, markers: StartMarkers, *, bare: Bare = bytes, bound: int = BOUND
+    disk: Disk, fd: int, size: int, markers: StartMarkers, *, bound: int = BOUND
 ) -> Generator[None, None, int]:
     """The offset at which the current life begins, in steps of one block. Raises OSError.
 
@@ -80,7 +60,7 @@ def search_start(
     of the first whole line within them.
     """
     floor = max(0, size - bound)
-    starts = _Starts(markers, bare)
+    starts = _Starts(markers)
     first = size
     end, rest = size, b""
     while end > floor:
@@ -114,9 +94,8 @@ def search_start(
 class _Starts:
     """Is shown a log's lines from the last to the first, and says when it has seen where the last life began."""
 
-    def __init__(self, markers: StartMarkers, bare: Bare) -> None:
+    def __init__(self, markers: StartMarkers) -> None:
         self._markers = markers
-        self._bare = bare
         self._jumps: deque[tuple[int, int]] = deque()
         """Where the clock jumped ahead: which stamped line, counted from the last, and to what."""
         self._stamped = 0
@@ -132,7 +111,7 @@ class _Starts:
         A life that begins has a clock below one minute or, where there are no stamps, a marker. If so, the block's
         first stamped line stands for all of it.
         """
-        if self._bare is not bytes or self.marker is not None or b"\x1b" in block or b"\n0." in block:
+        if self.marker is not None or b"\x1b" in block or b"\n0." in block:
             return False
         if b" D " in block or any(literal in block for literal in self._markers.literals):
             return False
@@ -153,7 +132,6 @@ class _Starts:
 
     def before(self, at: int, line: bytes) -> int | None:
         """The line before those already seen. The place where the life began, once that is known."""
-        line = self._bare(line)
         clock_us = None if line.startswith(b"[") else clock_at(line, 0)
         if clock_us is None:  # coloured, of a router's child, or without a stamp
             head = split(line)

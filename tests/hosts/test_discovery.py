@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from sleepwatch.daemon.finding import running_servers
 from sleepwatch.hosts.cgroups import Place
 from sleepwatch.hosts.commandline import find
 from sleepwatch.hosts.commands import Answer
 from sleepwatch.hosts.containers import Container
-from sleepwatch.hosts.discovery import Discovered, assemble, discover
+from sleepwatch.hosts.discovery import Discovered, assemble
 from sleepwatch.hosts.logs import Target, targets
 from sleepwatch.hosts.options import parse_arguments
 from sleepwatch.hosts.processes import Output, ServerProcess
@@ -24,7 +25,9 @@ ID = "0123456789abcdef" * 4
 
 def below(pid: int) -> list[Discovered]:
     return [
-        one for one in discover() if one.process.pid == pid or pid in (above.pid for above in one.process.ancestors)
+        one
+        for one in running_servers()
+        if one.process.pid == pid or pid in (above.pid for above in one.process.ancestors)
     ]
 
 

@@ -103,7 +103,6 @@ def test_places_name_file_section_and_line() -> None:
     (model,) = presets.models(
         parse("[*]\n\nsleep-idle-seconds = 5\n[a]\nload-on-startup = true\n", "/etc/m.ini"), ServerOptions()
     )
-    assert model.load_on_startup
     assert model.options.sleep.setting is not None
     assert model.options.sleep.setting.place == "/etc/m.ini line 3, [*]"
 

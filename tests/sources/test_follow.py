@@ -817,50 +817,7 @@ def test_an_older_file_written_late_beside_a_deleted_newer_one(log: Path) -> Non
     assert watcher.data == LINES + b"newer\nolder, late\n" + OTHER
 
 
-# Checkpoints of a consumer that has dealt with less than was delivered.
-
-
-def test_a_checkpoint_at_an_earlier_place(log: Path) -> None:
-    log.write_bytes(LINES)
-    watcher = Watcher(log)
-    watcher.poll()
-    for at in (0, 10, 256, 300, len(LINES)):
-        again = Watcher(log, watcher.follower.checkpoint(at))
-        again.poll()
-        assert again.data == LINES[at:]
-        again.follower.close()
-
-
-def test_a_checkpoint_at_an_earlier_place_of_a_compressed_file(log: Path) -> None:
-    log.write_bytes(LINES)
-    watcher = Watcher(log)
-    watcher.poll(limit=100)
-    stat = log.stat()
-    packed = log.with_name("server.log.1.gz")
-    packed.write_bytes(gzip.compress(log.read_bytes()))
-    os.utime(packed, ns=(stat.st_atime_ns, stat.st_mtime_ns))
-    log.unlink()
-    again = watcher.again()
-    again.poll()
-    third = Watcher(log, again.follower.checkpoint(400))
-    third.poll()
-    assert third.data == LINES[400:]
-
-
-def test_where_an_earlier_place_cannot_be_identified_any_more_the_checkpoint_is_one_further_back(log: Path) -> None:
-    log.write_bytes(LINES)
-    watcher = Watcher(log)
-    watcher.poll(limit=100)
-    before = watcher.follower.checkpoint(50)
-    watcher.poll(limit=500)
-    log.write_bytes(OTHER)
-    assert watcher.follower.checkpoint(300) == before
-    fresh = Watcher(log)
-    fresh.poll(limit=500)
-    log.write_bytes(LINES)
-    found = fresh.follower.checkpoint(300)
-    assert found is not None
-    assert found.offset == 0
+# Checkpoints.
 
 
 def test_nothing_is_known_before_the_first_poll(log: Path) -> None:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import os
 from pathlib import Path
 
 import pytest
 
 from sleepwatch.rules import load
 from sleepwatch.sources import tail
-from sleepwatch.sources.tail import StartMarkers, tail_start
+from sleepwatch.sources.disk import Disk
+from sleepwatch.sources.tail import StartMarkers, search_start
 
 STARTS = StartMarkers.of(load())
 RECORDINGS = {
@@ -26,7 +25,16 @@ RECORDINGS = {
 def start_of(content: bytes, tmp_path: Path, **options: int) -> int:
     log = tmp_path / "server.log"
     log.write_bytes(content)
-    return tail_start(log, STARTS, **options)
+    disk = Disk()
+    fd = disk.open(log)
+    steps = search_start(disk, fd, len(content), STARTS, **options)
+    try:
+        while True:
+            next(steps)
+    except StopIteration as done:
+        return int(done.value)
+    finally:
+        disk.close(fd)
 
 
 def test_the_last_of_many_lives_of_a_crashing_server(corpus: Path, tmp_path: Path) -> None:
@@ -100,23 +108,3 @@ def test_lines_longer_than_a_block(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     start = b"0.00.001.845 I srv  llama_server: initializing ...\n"
     prompt = b"0.01.000.000 D slot prompt: " + b"word " * 2000 + b"\n"
     assert start_of(old + prompt + old + start + prompt * 2 + b"0.02", tmp_path) == 2 * len(old) + len(prompt)
-
-
-def test_a_carrier_is_taken_off_first(tmp_path: Path) -> None:
-    lines = [
-        b"5.00.000.000 I srv  update_slots: all slots are idle",
-        b"0.00.001.845 I srv  llama_server: initializing ...",
-        b"0.01.000.000 I srv  update_slots: all slots are idle",
-    ]
-    framed = [json.dumps({"log": line.decode() + "\n", "stream": "stderr"}).encode() + b"\n" for line in lines]
-    log = tmp_path / "container-json.log"
-    log.write_bytes(b"".join(framed))
-    found = tail_start(log, STARTS, bare=lambda line: json.loads(line)["log"].encode())
-    assert found == len(framed[0])
-
-
-def test_a_missing_file(tmp_path: Path) -> None:
-    before = len(os.listdir("/dev/fd"))
-    with pytest.raises(FileNotFoundError):
-        tail_start(tmp_path / "none", STARTS)
-    assert len(os.listdir("/dev/fd")) == before
