@@ -35,6 +35,7 @@ from sleepwatch.envelopes.model_runner import ModelRunner
 from sleepwatch.envelopes.ollama import Ollama
 from sleepwatch.envelopes.supervision import Launchd, S6Log, S6Tai64n, Supervisord, Svlogd, Tai64n
 from sleepwatch.envelopes.syslog import Syslog3164, Syslog5424
+from sleepwatch.envelopes.ts import Ts
 from sleepwatch.errors import SleepwatchError
 from sleepwatch.times import LocalTimes
 
@@ -57,6 +58,7 @@ _STRICT: tuple[type[Framed], ...] = (
     Lemonade,
     Launchd,
     LmStudio,
+    Ts,
     JournalShortIso,
     JournalShortFull,
     JournalShortUnix,

@@ -175,4 +175,5 @@ WRITERS: dict[str, Writer] = {
     "syslog-3164": lambda line, at: b"<30>" + _month(at) + b" " + _WHO + line + b"\n",
     "syslog-5424": lambda line, at: b"<30>1 " + _iso(at) + b"Z gpubox llama-server 40 - - " + line + b"\n",
     "tai64n": _tai64n,
+    "ts": lambda line, at: _month(at)[: len("Nov 30 05:46:44")] + b" " + line + b"\n",
 }

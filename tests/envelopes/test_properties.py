@@ -17,7 +17,16 @@ from tests.envelopes import carriers
 LOCAL = LocalTimes(reference_us=carriers.START_US + 86_400_000_000)
 ESCAPED = {"docker-json", "journal-json", "journal-json-pretty"}
 """Envelopes whose carriers escape some characters."""
-SECONDS = {"docker-desktop", "journal-short", "journal-short-full", "lm-studio", "s6-log", "svlogd", "syslog-3164"}
+SECONDS = {
+    "docker-desktop",
+    "journal-short",
+    "journal-short-full",
+    "lm-studio",
+    "s6-log",
+    "svlogd",
+    "syslog-3164",
+    "ts",
+}
 TIMELESS = {"compose", "journal-short-monotonic", "mail-quote"}
 
 lines = st.lists(

@@ -482,6 +482,52 @@ def test_docker_desktop_prefers_the_lines_own_time() -> None:  # recorded shape
     assert records[0].text.startswith(b"time=")
 
 
+TS_LINES = (
+    b"0.00.002.670 I srv  llama_server: initializing ...",
+    b"\x1b[34m0.01.352.022\x1b[0m \x1b[32mI \x1b[0mque    start_loop: entering sleeping state",
+    b"slot launch_slot_: id  0 | task 0 | processing task",
+)
+
+
+@pytest.mark.parametrize(
+    ("stamp", "time"),
+    [
+        (b"Nov 30 05:46:44 ", "2026-11-30T05:46:44.000Z"),
+        (b"Nov  3 05:46:44.659026 ", "2026-11-03T05:46:44.659Z"),
+        (b"2026-11-30T05:46:44 ", "2026-11-30T05:46:44.000Z"),
+        (b"2026-11-30 05:46:44.659026 ", "2026-11-30T05:46:44.659Z"),
+        (b"2026-11-30 06:46:44+0100 ", "2026-11-30T05:46:44.000Z"),
+        (b"[2026-11-30 05:46:44] ", "2026-11-30T05:46:44.000Z"),
+        (b"2026-11-30T05:46:44: ", "2026-11-30T05:46:44.000Z"),
+        (b"2026-11-30 06:46:44 +01:00: ", "2026-11-30T05:46:44.000Z"),
+        (b"1796017604.659026 ", "2026-11-30T05:46:44.659Z"),
+        (b"05:46:44.659026 ", None),
+        (b"00:00:09 ", None),
+    ],
+)
+def test_a_filters_stamps(stamp: bytes, time: str | None) -> None:  # made: what ts and pm2 print
+    data = b"".join(stamp + line + b"\n" for line in TS_LINES)
+    assert envelopes.detect(data).name == "ts"
+    records = read(data, "ts")
+    assert texts(records) == list(TS_LINES)
+    assert times(records) == [time] * len(TS_LINES)
+    at_offsets(records, data)
+
+
+@pytest.mark.parametrize(
+    ("line", "name"),
+    [
+        (b"Nov 30 05:46:44 srv kernel: slot launch_slot_: id  0 | task 0 | x", "journal-short"),
+        (b"Nov 30 05:46:44 llama-server[40]: srv    load_model: loading model", "journal-short"),
+        (b"2026-11-30 05:46:44 srv    load_model: loading model", "docker-desktop"),
+        (b"2026-11-30T05:46:44.659026123Z srv    load_model: loading model", "docker-logs"),
+        (b"Nov 30 05:46:44 a program of its own, with a stamp", "bare"),
+    ],
+)
+def test_what_is_no_filters(line: bytes, name: str) -> None:
+    assert envelopes.detect((line + b"\n") * 20).name == name
+
+
 @pytest.mark.parametrize("colour", [b"", b"\x1b[36m"], ids=["plain-recorded", "coloured-made"])
 def test_compose(colour: bytes) -> None:
     end = b"\x1b[0m" if colour else b""
