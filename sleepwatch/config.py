@@ -185,7 +185,7 @@ def read_toml(path: Path) -> dict[str, Any]:
     try:
         text = path.read_bytes().decode("utf-8")
     except FileNotFoundError as error:
-        raise ConfigError(f"{path}: no such file", hint="name a file with -c, or give --file LOG") from error
+        raise ConfigError(f"{path}: no such file", hint="name a configuration that is there with -c") from error
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path}: not UTF-8 (byte {error.start})", hint="save the file as UTF-8") from error
     except OSError as error:

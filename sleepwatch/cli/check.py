@@ -6,29 +6,14 @@ import fnmatch
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
+from sleepwatch.cli.plugin import EXIT_UNKNOWN, PluginCommand
+
 if TYPE_CHECKING:
     from sleepwatch.check import Report
-
-EXIT_UNKNOWN = 3
-
-
-class PluginCommand(click.Command):
-    """A command whose usage errors end with 3: for a monitoring system 2 would be CRITICAL."""
-
-    def make_context(
-        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
-    ) -> click.Context:
-        """As click does it, but for the exit code."""
-        try:
-            return super().make_context(info_name, args, parent, **extra)
-        except click.UsageError as error:
-            error.show()
-            click.echo(f"SLEEPWATCH UNKNOWN - {error.format_message()}")
-            raise click.exceptions.Exit(EXIT_UNKNOWN) from error
 
 
 @click.command(cls=PluginCommand, context_settings={"help_option_names": ["-h", "--help"]})

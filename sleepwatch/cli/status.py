@@ -12,27 +12,15 @@ import click
 
 from sleepwatch import clock
 from sleepwatch.cli.options import database_of, db_option, json_option
+from sleepwatch.cli.plugin import EXIT_UNKNOWN, PluginCommand
 
 if TYPE_CHECKING:
     from sleepwatch.daemon.status import Level, Reason, Status
     from sleepwatch.report.table import Style
     from sleepwatch.store.daemon import WatchRow
 
-EXIT_UNKNOWN = 3
 WAKES = 5
 """So many are shown to a person."""
-
-
-class PluginCommand(click.Command):
-    """A command whose wrong options end in 3: to a monitoring system, 2 is a critical state."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """As click does, with the plug-ins' exit code."""
-        try:
-            return super().parse_args(ctx, args)
-        except click.UsageError as error:
-            click.echo(f"SLEEPWATCH UNKNOWN: {error.format_message()}")
-            ctx.exit(EXIT_UNKNOWN)
 
 
 @click.command(cls=PluginCommand, context_settings={"help_option_names": ["-h", "--help"]})

@@ -88,7 +88,8 @@ def _prepare_file(path: Path, *, create: bool) -> None:
         ) from error
     if not create:
         raise StoreError(
-            f"there is no database at {path}", hint="`sleepwatch scan --db FILE LOG` makes one; name it with --db"
+            f"there is no database at {path}",
+            hint="`sleepwatch run` makes one, and `sleepwatch scan --db FILE LOG`; name it with --db",
         )
     try:
         if path == default_path():

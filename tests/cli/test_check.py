@@ -316,7 +316,7 @@ def test_the_summary_is_one_line_and_wrong_options_are_unknown() -> None:
     assert " | servers=" in output
     status, output = run("--no-such-option")
     assert status == 3
-    assert "SLEEPWATCH UNKNOWN - No such option" in output
+    assert "SLEEPWATCH UNKNOWN: No such option" in output
     status, output = run("--server", "no-such-server")
     assert status == 3
     assert output.startswith("SLEEPWATCH UNKNOWN - no server here is called no-such-server")

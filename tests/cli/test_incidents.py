@@ -152,7 +152,7 @@ def test_an_unknown_id_and_a_missing_database_are_explained(db: Path, tmp_path: 
     assert result.exit_code == 2
     assert result.stderr == (
         f"sleepwatch: there is no database at {tmp_path / 'none.db'}\n"
-        "  `sleepwatch scan --db FILE LOG` makes one; name it with --db\n"
+        "  `sleepwatch run` makes one, and `sleepwatch scan --db FILE LOG`; name it with --db\n"
     )
     assert not (tmp_path / "none.db").exists()
 
