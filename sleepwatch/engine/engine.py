@@ -381,6 +381,9 @@ class Engine:
             if life.ledger.phase is Phase.RELOADING:
                 life.ledger.phase = Phase.AWAKE  # only an awake loop falls asleep
             witnesses.falls_asleep_again(life.ledger)
+            before = life.ledger.sleep
+            if before is not None and (before.exit or before.unseen_exit) and not event.doubtful:
+                before.over = event
             self._judge(life)
             self._settle(life)
         if not life.ledger.apply(event):

@@ -116,8 +116,8 @@ class Sleep:
 
     __slots__ = (
         "arrivals", "cancelled", "closed", "enter", "events", "exit", "freed", "launches", "mark", "miscounted",
-        "numbered", "ordinal", "passed_before", "pendings", "props", "props_asked", "proxied", "ready", "snapshot",
-        "stopping", "summed", "twins", "unseen", "unseen_exit", "uploads", "wake_failed", "waked",
+        "numbered", "ordinal", "over", "passed_before", "pendings", "props", "props_asked", "proxied", "ready",
+        "snapshot", "stopping", "summed", "twins", "unseen", "unseen_exit", "uploads", "wake_failed", "waked",
     )  # fmt: skip
 
     def __init__(self, enter: Event | None, ordinal: int, mark: int) -> None:
@@ -151,6 +151,8 @@ class Sleep:
         """A line of an awake server came although no wake was printed: nothing in this sleep is certain."""
         self.waked: Event | None = None
         """Our own wake, sent while it slept."""
+        self.over: Event | None = None
+        """The next sleep: it begins only with an empty queue, so by then nothing of this one waited any more."""
         self.wake_failed: str | None = None
         """Why our last wake freed nothing."""
         self.events = 0

@@ -345,6 +345,8 @@ def _hang_state(sleep: Sleep, pending: Pending, ended: str | None) -> tuple[str,
         return "unstuck" if sleep.waked is not None else "recovered", freed
     if pending.gone is not None:
         return "abandoned", pending.gone
+    if sleep.over is not None:  # its launch was lost, or it was refused before one
+        return "unstuck" if sleep.waked is not None else "recovered", sleep.over
     if ended in ("crashed", "died", "stopped"):
         return "lost", None
     return ("unresolved" if ended else "open"), None

@@ -143,6 +143,26 @@ CASES = [
         ),
     ),
     Case(
+        name="h1-launch-not-seen",
+        why="a launch that is lost, or refused before its line: by the next sleep the queue is empty, so it was freed",
+        log=log("""
+            0     start lv=5
+            1     serve 0
+            2.1   sleep
+            2.15  post 1
+            6.0   wake
+            6.4   ready
+            6.41  serve 2
+            7.5   sleep
+            20    wake
+            20.4  ready
+            20.41 serve 4
+        """),
+        found=(
+            found("hung-request", "confirmed", "recovered", task=1, log_opened_us=2_100_000, log_closed_us=7_500_000),
+        ),
+    ),
+    Case(
         name="h1-internal-posts-are-no-requests",
         why="metrics and slot queries (single form), and the post of a cancel (front = 1), are posted while asleep too",
         log=log("""
