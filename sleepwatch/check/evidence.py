@@ -5,15 +5,12 @@ from __future__ import annotations
 import msgspec
 
 from sleepwatch.check.facts import HostFacts, ServerFacts
-from sleepwatch.check.findings import CRITICAL, INFO, WARNING, Finding, drop_in
+from sleepwatch.check.findings import CRITICAL, INFO, NO, UNKNOWN, WARNING, YES, Finding, drop_in
 from sleepwatch.hosts.coredumps import keeps_stack
 from sleepwatch.hosts.logs import Target
 from sleepwatch.hosts.options import LOUDEST, ServerOptions
 from sleepwatch.hosts.spans import span_words
-
-YES = "yes"
-NO = "no"
-UNKNOWN = "unknown"
+from sleepwatch.hosts.unitfiles import SYSLOG_LEVELS
 
 _SLEEP_LINES = 3
 """The verbosity that prints the four lines of sleeping and waking, in every build (``LOG_INF``, llama.cpp
@@ -25,7 +22,6 @@ _TRACE_SINCE = 9151
 """From here on 4 is trace; before, it was debug and printed prompts (llama.cpp #23021)."""
 _DEBUG = 5
 _INFO_LEVEL = 6
-_LEVELS = ("emerg", "alert", "crit", "err", "warning", "notice", "info", "debug")
 _SMALL_BURST = 1_000
 
 
@@ -188,18 +184,18 @@ def _dropped_by_journal(server: ServerFacts, host: HostFacts) -> Finding | None:
         return Finding(
             code="journal-drops-level",
             level=CRITICAL,
-            what=f"The journal drops its lines: LogLevelMax={_LEVELS[unit.log_level_max]}",
-            why=f"Lines of a service have the level {_LEVELS[level]} unless they say otherwise, and llama-server's do "
-            "not. Every one of them is above this limit.",
+            what=f"The journal drops its lines: LogLevelMax={SYSLOG_LEVELS[unit.log_level_max]}",
+            why=f"Lines of a service have the level {SYSLOG_LEVELS[level]} unless they say otherwise, and "
+            "llama-server's do not. Every one of them is above this limit.",
             change=drop_in(unit.name, "LogLevelMax=", user=user, restart=True),
         )
     if journald.max_level_store < level:
         return Finding(
             code="journal-drops-level",
             level=CRITICAL,
-            what=f"journald drops its lines: MaxLevelStore={_LEVELS[journald.max_level_store]}",
-            why=f"Lines of a service have the level {_LEVELS[level]} unless they say otherwise, and llama-server's do "
-            "not.",
+            what=f"journald drops its lines: MaxLevelStore={SYSLOG_LEVELS[journald.max_level_store]}",
+            why=f"Lines of a service have the level {SYSLOG_LEVELS[level]} unless they say otherwise, and "
+            "llama-server's do not.",
             change=f"In {journald.places.get('MaxLevelStore', '/etc/systemd/journald.conf')}:\n"
             "      [Journal]\n      MaxLevelStore=debug\n  systemctl restart systemd-journald",
         )

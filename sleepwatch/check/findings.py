@@ -7,6 +7,10 @@ import msgspec
 CRITICAL = "critical"
 WARNING = "warning"
 INFO = "info"
+YES = "yes"
+NO = "no"
+UNKNOWN = "unknown"
+"""The answers to what the check asks."""
 _ORDER = {CRITICAL: 0, WARNING: 1, INFO: 2}
 
 

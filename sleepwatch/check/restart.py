@@ -9,14 +9,10 @@ import re
 import msgspec
 
 from sleepwatch.check.facts import ServerFacts
-from sleepwatch.check.findings import CRITICAL, INFO, WARNING, Finding, drop_in, quoted
+from sleepwatch.check.findings import CRITICAL, INFO, NO, UNKNOWN, WARNING, YES, Finding, drop_in, quoted
 from sleepwatch.hosts.commandline import Invocation
 from sleepwatch.hosts.spans import INFINITY, span_words
 from sleepwatch.hosts.units import DEFAULT_LIMIT_INTERVAL_US, Unit
-
-YES = "yes"
-NO = "no"
-UNKNOWN = "unknown"
 
 _AFTER_SIGNAL = {"always", "on-failure", "on-abnormal", "on-abort"}
 _AFTER_FAILURE = {"always", "on-failure"}

@@ -7,7 +7,7 @@ import msgspec
 from sleepwatch.check import evidence, exposure, restart, watching
 from sleepwatch.check.evidence import Evidence
 from sleepwatch.check.facts import Facts, HostFacts, ServerFacts
-from sleepwatch.check.findings import Finding, ordered
+from sleepwatch.check.findings import NO, Finding, ordered
 from sleepwatch.check.restart import Restart
 from sleepwatch.check.watching import Watched
 from sleepwatch.hosts.options import Sleep
@@ -109,7 +109,7 @@ def _verdict(server: ServerFacts, sleep: Sleep, restarted: Restart, seen: Eviden
         return NOT_KNOWN
     if sleep.state == "off":
         return FINE
-    unprotected, blind = restarted.answer == restart.NO, seen.answer == evidence.NO
+    unprotected, blind = restarted.answer == NO, seen.answer == NO
     if unprotected and blind:
         return UNPROTECTED_AND_BLIND
     return UNPROTECTED if unprotected else BLIND if blind else EXPOSED

@@ -31,7 +31,7 @@ from sleepwatch.reader import Gate
 from sleepwatch.rules import load, load_incidents
 from sleepwatch.scan import engine_words
 from sleepwatch.sources.follow import Piece
-from sleepwatch.sources.follow_set import FollowSet
+from sleepwatch.sources.follow_set import VANISHED_US, FollowSet
 from sleepwatch.sources.followers import Follower, Followers
 from sleepwatch.sources.identity import FileCheckpoint
 from sleepwatch.sources.journal import NAME as JOURNAL
@@ -54,8 +54,6 @@ if TYPE_CHECKING:
 
 PUMP_BYTES = 4 << 20
 """Read of one log before the next has its turn."""
-VANISHED_US = 600_000_000
-"""A log that was found and not named, and is gone, is watched for this long."""
 SEND_SECONDS = 5.0
 """At the end, messages that are being sent have so long."""
 LISTEN_EVERY = 20

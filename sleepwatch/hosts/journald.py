@@ -9,12 +9,11 @@ import msgspec
 from sleepwatch.hosts.access import Reader
 from sleepwatch.hosts.commands import Run
 from sleepwatch.hosts.spans import parse_span_us
-from sleepwatch.hosts.unitfiles import read_config
+from sleepwatch.hosts.unitfiles import read_config, syslog_level
 
 DEFAULT_RATE_INTERVAL_US = 30_000_000
 DEFAULT_RATE_BURST = 10_000
 _GROUPS = ("systemd-journal", "adm", "wheel")
-_LEVELS = ("emerg", "alert", "crit", "err", "warning", "notice", "info", "debug")
 
 
 class Journald(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,14 +48,13 @@ def find_journald(*, root: Path = Path("/"), run: Run | None = None) -> Journald
     storage = text("Storage") or "auto"
     interval = parse_span_us(text("RateLimitIntervalSec")) if text("RateLimitIntervalSec") else None
     burst = text("RateLimitBurst")
-    level = text("MaxLevelStore")
     readable, why = _readable(run)
     return Journald(
         storage=storage,
         persistent=storage == "persistent" or (storage == "auto" and (root / "var/log/journal").is_dir()),
         rate_interval_us=DEFAULT_RATE_INTERVAL_US if interval is None else interval,
         rate_burst=int(burst) if burst.isdigit() else DEFAULT_RATE_BURST,
-        max_level_store=int(level) if level.isdigit() else _LEVELS.index(level) if level in _LEVELS else 7,
+        max_level_store=syslog_level(text("MaxLevelStore"), 7),
         places=places,
         readable=readable,
         why_unreadable=why,

@@ -23,6 +23,8 @@ SYSTEM_PATHS = (
     "/run/systemd/generator", "/usr/local/lib/systemd/system", "/usr/lib/systemd/system", "/lib/systemd/system",
     "/run/systemd/generator.late",
 )  # fmt: skip
+SYSLOG_LEVELS = ("emerg", "alert", "crit", "err", "warning", "notice", "info", "debug")
+"""The names of the syslog levels from 0 on, as settings name them (syslog(3))."""
 _LARGEST = 1 << 20
 
 
@@ -338,6 +340,13 @@ def parse_environment_file(text: str) -> dict[str, str]:
                 value = re.sub(r'\\(["\\$`])', r"\1", value)
         found[name.strip().removeprefix("export ").strip()] = value
     return found
+
+
+def syslog_level(text: str, default: int) -> int:
+    """A syslog level by its number or name."""
+    if text.isdigit():
+        return int(text)
+    return SYSLOG_LEVELS.index(text) if text in SYSLOG_LEVELS else default
 
 
 def expand(words: Iterable[str], environment: Mapping[str, str]) -> list[str]:

@@ -37,7 +37,6 @@ PROPERTIES = (
     "StandardError", "LogLevelMax", "LogNamespace", "LogRateLimitIntervalUSec", "LogRateLimitBurst", "SyslogLevel",
     "LimitCORESoft", "User", "ExecStart",
 )  # fmt: skip
-_LEVELS = {"emerg": 0, "alert": 1, "crit": 2, "err": 3, "warning": 4, "notice": 5, "info": 6, "debug": 7}
 _STARTED = {"enabled", "enabled-runtime", "generated", "transient"}
 """Of systemctl(1)'s unit file states those in which something starts the unit."""
 _PREFIXES = "@-:+!|"
@@ -315,8 +314,8 @@ def _from_files(loaded: UnitFile, tree: Tree, account: tuple[str, int, str] | No
         start_limit_action=text("StartLimitAction", "none", limit_section),
         standard_output=unitfiles.resolve(text("StandardOutput", "journal"), letters),
         standard_error=unitfiles.resolve(text("StandardError", "inherit"), letters),
-        log_level_max=_level(text("LogLevelMax"), 7),
-        syslog_level=_level(text("SyslogLevel"), 6),
+        log_level_max=unitfiles.syslog_level(text("LogLevelMax"), 7),
+        syslog_level=unitfiles.syslog_level(text("SyslogLevel"), 6),
         log_namespace=text("LogNamespace") or None,
         log_rate_interval_us=rate,
         log_rate_burst=int(burst) if burst.isdigit() else None,
@@ -367,8 +366,8 @@ def _in_force(unit: Unit, shown: Mapping[str, str]) -> Unit:
         restarts=_whole(shown["NRestarts"], 0) if shown.get("NRestarts") else None,
         standard_output=_stream(shown.get("StandardOutput"), unit.standard_output),
         standard_error=_stream(shown.get("StandardError"), unit.standard_error),
-        log_level_max=_level(shown.get("LogLevelMax", "").replace("-1", ""), 7),
-        syslog_level=_level(shown.get("SyslogLevel", ""), 6),
+        log_level_max=unitfiles.syslog_level(shown.get("LogLevelMax", "").replace("-1", ""), 7),
+        syslog_level=unitfiles.syslog_level(shown.get("SyslogLevel", ""), 6),
         log_namespace=shown.get("LogNamespace") or unit.log_namespace,
         # show prints 0 for both "not said" and "off"; only the files tell them apart.
         log_rate_interval_us=rate or unit.log_rate_interval_us,
@@ -471,12 +470,6 @@ def _directory(value: str, home: str) -> str | None:
 
 def _whole(text: str, default: int) -> int:
     return int(text) if text.isdigit() else default
-
-
-def _level(text: str, default: int) -> int:
-    if text.isdigit():
-        return int(text)
-    return _LEVELS.get(text, default)
 
 
 def _core_limit(text: str) -> int | None:

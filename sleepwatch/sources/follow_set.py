@@ -19,7 +19,7 @@ from sleepwatch.sources.tail import NO_MARKERS, StartMarkers
 REFRESH_US = 1_000_000
 """Patterns are looked at again after this long."""
 VANISHED_US = 600_000_000
-"""A pattern's match that is gone is forgotten when nothing came from it for this long."""
+"""A log that nobody named (a pattern's match, or found on this host) and that is gone is forgotten after this long."""
 
 
 class Watched(msgspec.Struct, frozen=True):
