@@ -195,7 +195,9 @@ def read_toml(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{path}: not valid TOML: {error}") from error
+        twice = "twice" in str(error)
+        hint = "a section like [wake] stands once, and the shipped file has each: change it there" if twice else None
+        raise ConfigError(f"{path}: not valid TOML: {error}", hint=hint) from error
 
 
 def settings_of(path: Path, data: dict[str, Any]) -> Settings:

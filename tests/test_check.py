@@ -613,6 +613,25 @@ def test_watched_in_the_journal(watcher: Watcher | None, answer: str) -> None:
         assert finding(one, "not-watched").change == "  sleepwatch run --unit llama.service"
 
 
+@pytest.mark.parametrize(
+    ("facts", "goes"),
+    [
+        (
+            server(process(place=Place(user_unit="llama.service")), unit(manager="user")),
+            "unit llama.service, of a user",
+        ),
+        (server(process(), unit(log_namespace="llm")), "the journal, namespace llm, unit llama.service"),
+        (server(process(error=Output("null"), output=Output("null")), unit()), "/dev/null"),
+    ],
+)
+@pytest.mark.parametrize("watcher", [Watcher(pid=9, everything=True), Watcher(pid=9, units=("llama*",))])
+def test_what_the_daemon_cannot_follow_is_not_watched(facts: ServerFacts, goes: str, watcher: Watcher) -> None:
+    one = judged(facts, msgspec.structs.replace(HOST, watchers=(watcher,)))
+    assert one.watched.answer == "no"
+    assert (goes in one.watched.words) == watcher.everything
+    assert finding(one, "not-watched").change is None
+
+
 def test_watched_by_file() -> None:
     facts = server(process(error=Output("file", "/var/log/l.log", append=True)), unit())
     for pattern, answer in (("/var/log/*.log", "yes"), ("/var/log/l.log", "yes"), ("/var/log/other.log", "no")):

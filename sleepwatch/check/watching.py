@@ -8,7 +8,7 @@ import msgspec
 
 from sleepwatch.check.facts import HostFacts, ServerFacts
 from sleepwatch.check.findings import INFO, WARNING, Finding, quoted
-from sleepwatch.hosts.logs import Target
+from sleepwatch.hosts.logs import Target, is_in_journal
 
 
 class Watched(msgspec.Struct, frozen=True, kw_only=True):
@@ -23,14 +23,15 @@ def judge(server: ServerFacts, host: HostFacts, *, exposed: bool) -> tuple[Watch
     """Whether a running sleepwatch follows this server's log."""
     unknown = None
     places = _places(server)
+    finds = any(is_in_journal(target) or (target.kind == "file" and not target.deleted) for target in places)
     for watcher in host.watchers:
-        if watcher.everything:
+        if watcher.everything and finds:
             return Watched(
                 answer="yes", words=f"by sleepwatch, pid {watcher.pid}, which follows every server it finds"
             ), []
         if any(_matches(target.path, pattern) for target in places if target.path for pattern in watcher.files):
             return Watched(answer="yes", words=f"by sleepwatch, pid {watcher.pid}"), []
-        names = [target.unit for target in places if target.unit]
+        names = [target.unit for target in places if target.unit and is_in_journal(target)]
         if any(fnmatch.fnmatchcase(name, _unit(pattern)) for name in names for pattern in watcher.units):
             return Watched(answer="yes", words=f"by sleepwatch, pid {watcher.pid}"), []
         if watcher.config_error:
@@ -39,7 +40,11 @@ def judge(server: ServerFacts, host: HostFacts, *, exposed: bool) -> tuple[Watch
             )
     if unknown:
         return Watched(answer="unknown", words=unknown), []
-    words = "no: sleepwatch runs, but follows other logs" if host.watchers else "no: sleepwatch does not run here"
+    words = "no: sleepwatch does not run here"
+    if host.watchers:
+        everything = any(watcher.everything for watcher in host.watchers)
+        goes = next((f"{one.words}{', of a user' if one.user_journal else ''}" for one in places), "nowhere")
+        words = f"no: sleepwatch runs, but {f'cannot follow {goes}' if everything else 'follows other logs'}"
     if not exposed:
         return Watched(answer="no", words=words), []
     return Watched(answer="no", words=words), [
@@ -70,7 +75,7 @@ def _unit(pattern: str) -> str:
 
 def _how(server: ServerFacts) -> str | None:
     for target in _places(server):
-        if target.kind == "journal" and target.unit:
+        if target.unit and is_in_journal(target):
             return f"  sleepwatch run --unit {quoted(target.unit)}"
         if target.kind in ("file", "container") and target.path:
             return f"  sleepwatch run --file {target.path}"

@@ -15,7 +15,7 @@ import msgspec
 
 from sleepwatch.hosts.access import why_unreadable
 from sleepwatch.hosts.discovery import Discovered, assemble
-from sleepwatch.hosts.logs import Target
+from sleepwatch.hosts.logs import Target, is_in_journal
 from sleepwatch.hosts.processes import PROC, find_servers
 from sleepwatch.hosts.units import find_units
 
@@ -82,11 +82,6 @@ def find_logs(servers: Iterable[Discovered]) -> Finding:
 def places_of(server: Discovered) -> tuple[Target, ...]:
     """Where its lines go, the safest first; of a router also where its children's go."""
     return (*server.targets, *([server.output] if server.process.is_router and server.output is not None else []))
-
-
-def is_in_journal(target: Target) -> bool:
-    """These lines stand in the system's journal, under a unit."""
-    return target.kind == "journal" and target.unit is not None and not target.user_journal and not target.namespace
 
 
 def why_not(server: Discovered, target: Target) -> str | None:

@@ -11,9 +11,10 @@ from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 
-from sleepwatch.daemon.finding import Finding, find_logs, is_in_journal, places_of, running_servers
+from sleepwatch.daemon.finding import Finding, find_logs, places_of, running_servers
 from sleepwatch.hosts.commandline import server_arguments
 from sleepwatch.hosts.discovery import Discovered
+from sleepwatch.hosts.logs import is_in_journal
 from sleepwatch.hosts.processes import PROC
 from sleepwatch.sources.journal import NAME as JOURNAL
 from sleepwatch.sources.journal import Which

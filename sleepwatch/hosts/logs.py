@@ -35,6 +35,11 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     deleted: bool = False
 
 
+def is_in_journal(target: Target) -> bool:
+    """These lines stand in the system's journal, under a unit."""
+    return target.kind == "journal" and target.unit is not None and not target.user_journal and not target.namespace
+
+
 def targets(
     options: ServerOptions | None, process: ServerProcess | None, unit: Unit | None, container: Container | None
 ) -> tuple[Target, ...]:

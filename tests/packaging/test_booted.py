@@ -192,3 +192,22 @@ def test_a_configuration_that_came_later_is_taken_over(installed: Machine) -> No
     known = _said(installed).count("configuration read again")
     installed.run("systemctl", "reload", "sleepwatch")
     assert wait_for(lambda: _said(installed).count("configuration read again") > known, 10), _said(installed)
+
+
+def test_record_only_reads_on_without_a_network_and_says_what_it_cannot_see(installed: Machine) -> None:
+    rights = installed.root / "etc/systemd/system/sleepwatch.service.d/rights.conf"
+    shutil.copy(PACKAGING / "systemd" / "rights" / "record-only.conf", rights)
+    installed.run("systemctl", "daemon-reload")
+    installed.run("systemctl", "restart", "sleepwatch")
+    network = installed.run("readlink", f"/proc/{_show(installed, 'MainPID')}/ns/net")
+    assert network != installed.run("readlink", "/proc/1/ns/net")
+    served: list[dict[str, Any]] = []
+
+    def is_told() -> bool:
+        served[:] = [one for one in _status(installed)["servers"] if one["server"] == "served.service"]
+        return bool(served)
+
+    assert wait_for(is_told, 20), _said(installed)
+    assert {source["state"] for source in _status(installed)["sources"]} == {"following"}
+    assert "AF_NETLINK" in served[0]["connections_hidden"]
+    assert served[0]["end_unwatched"] is None

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from sleepwatch.config import FileSource, Settings, Target, UnitSource, load_settings
+from sleepwatch.config import ConfigError, FileSource, Settings, Target, UnitSource, load_settings
 from sleepwatch.config_keys import keys
 from sleepwatch.wake.settings import WakeServer
 
@@ -54,3 +54,12 @@ def test_it_shows_no_key_that_there_is_not(everything: Path) -> None:
     tables = [Settings, FileSource, UnitSource, Target, WakeServer, *sections]
     known = {field.name for table in tables for field in msgspec.structs.fields(table)}
     assert shown <= known
+
+
+def test_who_adds_a_section_that_stands_there_is_told_what_to_do(tmp_path: Path) -> None:
+    path = tmp_path / "sleepwatch.toml"
+    path.write_text(EXAMPLE.read_text() + '\n[wake]\nmode = "act"\n')
+    with pytest.raises(ConfigError) as raised:
+        load_settings(path)
+    assert "wake" in raised.value.message
+    assert "change it there" in (raised.value.hint or "")
