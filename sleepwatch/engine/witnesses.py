@@ -116,6 +116,8 @@ def _follow(ledger: Ledger, pending: Pending, now: Witnessed | None, event: Even
         return
     pending.left = None
     shown = _shown(now, event)
+    if pending.held is None and asleep_us is None and _waited_all_along(ledger, before, now, event):
+        pending.held = shown if now.sent == before.sent else pending.connection
     if now.received != before.received:
         # After an answer the same connection may bring the next request: then nothing is known of the first.
         answered = now.sent != before.sent and asleep_us is None
@@ -133,6 +135,14 @@ def _follow(ledger: Ledger, pending: Pending, now: Witnessed | None, event: Even
         pending.stood_us = awake_us - pending.still.fields["awake_us"]
         if awake_us >= IDLE_US:
             pending.idle = shown
+
+
+def _waited_all_along(ledger: Ledger, before: Witnessed, now: Witnessed, event: Event) -> bool:
+    """After the wake: did it wait for longer than the grace, although nobody looked when that was over?"""
+    slept_us = ledger.sleep.slept_us() if ledger.sleep is not None else None
+    if slept_us is None or slept_us < GRACE_US or now.received != before.received:
+        return False
+    return now.sent == before.sent or now.sent_ms * 1000 <= event.fields["awake_us"]
 
 
 def falls_asleep_again(ledger: Ledger) -> None:

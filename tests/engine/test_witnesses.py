@@ -190,6 +190,28 @@ def test_the_first_launch_behind_the_wake_is_its_own() -> None:
     assert (one.state, one.task, one.confidence) == ("recovered", 2, "confirmed")
 
 
+@pytest.mark.parametrize(
+    ("look", "confidence"),
+    [
+        (later(received_ms=2_300), "probable"),
+        (later(received_ms=2_300, sent=300, sent_ms=5), "confirmed"),
+        (later(received_ms=2_300, sent=300, sent_ms=1_900), None),
+    ],
+    ids=["waits still", "answered since the wake", "answered before it"],
+)
+def test_a_look_right_after_the_wake_stands_for_one_that_came_too_late(look: Witnessed, confidence: str | None) -> None:
+    live = Seen(SLEEP + "4.3 wake\n4.35 ready\n4.36 launch 2\n")
+    live.tick(0)
+    live.until(2.1)
+    live.tick(2.1)
+    live.look(HUNG)
+    for second in (4.3, 4.36):
+        live.until(second)
+    live.tick(4.37)
+    live.look(look)
+    assert [one.confidence for one in live.standing] == [confidence] * (confidence is not None)
+
+
 def test_its_own_word_that_it_sleeps_is_evidence() -> None:
     live = Seen(SLEEP)
     live.tick(0)
