@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from sleepwatch.config_keys import Problem, problems, shown, words
-from sleepwatch.errors import SleepwatchError
+from sleepwatch.errors import SleepwatchError, os_words
 from sleepwatch.model import KINDS
 from sleepwatch.printable import printable
 from sleepwatch.wake.settings import Wake
@@ -189,9 +189,7 @@ def read_toml(path: Path) -> dict[str, Any]:
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path}: not UTF-8 (byte {error.start})", hint="save the file as UTF-8") from error
     except OSError as error:
-        raise ConfigError(
-            f"{path}: {(error.strerror or str(error)).lower()}", hint="check its mode and owner"
-        ) from error
+        raise ConfigError(f"{path}: {os_words(error)}", hint="check its mode and owner") from error
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:

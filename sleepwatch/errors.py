@@ -25,3 +25,8 @@ class RuleError(SleepwatchError):
 
 class StoreError(SleepwatchError):
     """A database that cannot be opened, is newer than this program, or cannot be written."""
+
+
+def os_words(error: OSError) -> str:
+    """What the operating system says went wrong, as a part of a sentence: ``permission denied``."""
+    return (error.strerror or str(error)).lower()

@@ -13,6 +13,7 @@ import msgspec
 
 from sleepwatch.check.facts import Facts, HostFacts, Preset, ServerFacts, Watcher
 from sleepwatch.config import DEFAULT_PATH, ConfigError, load_settings
+from sleepwatch.errors import os_words
 from sleepwatch.hosts import access, presets, units
 from sleepwatch.hosts.commandline import Invocation
 from sleepwatch.hosts.commands import Run, run
@@ -54,7 +55,7 @@ def gather(
         found = find_servers(proc)
     except OSError as error:
         found = Found(())
-        unseen.append(f"running processes: {proc}: {(error.strerror or str(error)).lower()}")
+        unseen.append(f"running processes: {proc}: {os_words(error)}")
     unseen += found.unseen
     unseen += [
         f"process {pid} is a llama-server that has ended and waits for its parent to notice" for pid in found.defunct

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from sleepwatch.errors import SleepwatchError
+from sleepwatch.errors import SleepwatchError, os_words
 from sleepwatch.printable import printable
 
 _PORTS = {"http": 80, "https": 443}
@@ -139,7 +139,7 @@ def read_key(file: Path) -> str:
             lines = opened.read(_KEY_LIMIT).splitlines()
     except OSError as error:
         raise TargetError(
-            f"the API key file {where} cannot be read: {(error.strerror or str(error)).lower()}",
+            f"the API key file {where} cannot be read: {os_words(error)}",
             hint="check its path, mode and owner",
         ) from error
     key = next((line.strip() for line in lines if line.strip()), b"")

@@ -11,7 +11,7 @@ import re
 import time
 from pathlib import Path
 
-from sleepwatch.errors import SleepwatchError
+from sleepwatch.errors import SleepwatchError, os_words
 from sleepwatch.store.database import make_private_file
 
 _LOCKS = Path("/proc/locks")
@@ -36,7 +36,7 @@ def take_lock(database: Path) -> int:
         make_private_file(path)
         descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     except OSError as error:
-        why = (error.strerror or str(error)).lower()
+        why = os_words(error)
         hint = "check the owner and mode of the file and its directory, or choose another --db"
         raise SleepwatchError(f"{path}: {why}", hint=hint) from error
     for again in range(_TRIES, 0, -1):
@@ -53,9 +53,7 @@ def take_lock(database: Path) -> int:
             time.sleep(_TRY_AGAIN_S)  # is_locked() holds it for an instant
         except OSError as error:
             os.close(descriptor)
-            raise SleepwatchError(
-                f"{path}: {(error.strerror or str(error)).lower()}", hint="choose another --db, on a local disk"
-            ) from error
+            raise SleepwatchError(f"{path}: {os_words(error)}", hint="choose another --db, on a local disk") from error
     raise AssertionError("unreachable")
 
 

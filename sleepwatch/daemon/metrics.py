@@ -21,7 +21,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoM
 from prometheus_client.exposition import MetricsHandler
 from prometheus_client.registry import Collector
 
-from sleepwatch.errors import SleepwatchError
+from sleepwatch.errors import SleepwatchError, os_words
 from sleepwatch.printable import printable
 from sleepwatch.sources import piece
 from sleepwatch.sources.journal_follow import VACUUMED
@@ -136,9 +136,7 @@ class Metrics:
         try:
             self._server = HTTPServer((LOOPBACK, port), handler)
         except OSError as error:
-            raise SleepwatchError(
-                f"metrics.port = {port}: {(error.strerror or str(error)).lower()}", hint="choose another port"
-            ) from error
+            raise SleepwatchError(f"metrics.port = {port}: {os_words(error)}", hint="choose another port") from error
         self._port = port
         self._thread = threading.Thread(target=self._server.serve_forever, name="metrics", daemon=True)
         self._thread.start()
@@ -167,7 +165,7 @@ class Metrics:
                 _write(self._textfile, generate_latest(self._registry))
             except OSError as error:
                 raise SleepwatchError(
-                    f"metrics.textfile = {self._textfile}: {(error.strerror or str(error)).lower()}",
+                    f"metrics.textfile = {self._textfile}: {os_words(error)}",
                     hint="check that the directory is there and may be written",
                 ) from error
 

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import msgspec
 
+from sleepwatch.errors import os_words
+
 _READ_ANYTHING = (1 << 1) | (1 << 2)
 """CAP_DAC_OVERRIDE and CAP_DAC_READ_SEARCH (linux/capability.h)."""
 
@@ -47,7 +49,7 @@ def why_unreadable(path: str, reader: Reader | None = None) -> str | None:
         try:
             os.close(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC))
         except OSError as error:
-            return (error.strerror or str(error)).lower()
+            return os_words(error)
         return None
     if reader.reads_anything:
         return None
@@ -59,7 +61,7 @@ def why_unreadable(path: str, reader: Reader | None = None) -> str | None:
         if not _allows(parts.stat(), reader, 4):
             return f"{parts} may not be read by uid {reader.uid}"
     except OSError as error:
-        return (error.strerror or str(error)).lower()
+        return os_words(error)
     return None
 
 

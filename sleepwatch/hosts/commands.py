@@ -7,6 +7,8 @@ import shutil
 import subprocess
 from collections.abc import Callable, Sequence
 
+from sleepwatch.errors import os_words
+
 Run = Callable[[Sequence[str]], "Answer"]
 """Runs a program and never raises: whatever went wrong is in the answer."""
 
@@ -41,7 +43,7 @@ def run(argv: Sequence[str]) -> Answer:
     except subprocess.TimeoutExpired:
         return Answer("", status=-1, why=f"{argv[0]} gave no answer in {_LONGEST_SECONDS:.0f} s")
     except OSError as error:
-        return Answer("", status=-1, why=f"{argv[0]} does not start: {(error.strerror or str(error)).lower()}")
+        return Answer("", status=-1, why=f"{argv[0]} does not start: {os_words(error)}")
     output = done.stdout.decode("utf-8", "replace")
     if done.returncode != 0:
         said = done.stderr.decode("utf-8", "replace").strip().splitlines()

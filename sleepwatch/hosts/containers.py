@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from sleepwatch.errors import os_words
 from sleepwatch.hosts.commands import Run
 
 _DOCKER_FILES = "var/lib/docker/containers"
@@ -51,7 +52,7 @@ def find_container(identity: str, engine: str, *, run: Run | None, root: Path = 
     try:
         from_files = _from_docker_files(root / _DOCKER_FILES / identity, identity)
     except OSError as error:
-        whys.append(f"/{_DOCKER_FILES}: {(error.strerror or str(error)).lower()}")
+        whys.append(f"/{_DOCKER_FILES}: {os_words(error)}")
         from_files = None
     if from_files is not None:
         return from_files

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import msgspec
 
-from sleepwatch.errors import SleepwatchError
+from sleepwatch.errors import SleepwatchError, os_words
 from sleepwatch.hosts.files import read_regular
 from sleepwatch.hosts.options import SLEEP, Problem, ServerOptions, parse_keys
 
@@ -133,7 +133,7 @@ def read(path: Path, shown_as: str | None = None) -> PresetFile:
     try:
         content = read_regular(path, _LARGEST + 1)
     except OSError as error:
-        raise PresetError(f"{name}: {(error.strerror or str(error)).lower()}") from error
+        raise PresetError(f"{name}: {os_words(error)}") from error
     if len(content) > _LARGEST:
         raise PresetError(f"{name}: larger than 1 MiB, so no preset file")
     return parse(content.decode("utf-8", "surrogateescape"), name)
@@ -242,7 +242,7 @@ def config_options(paths: tuple[Path, ...], locate: Callable[[Path], Path]) -> t
             unread.append(error.message)
             continue
         except OSError as error:
-            unread.append(f"{path}: {(error.strerror or str(error)).lower()}")
+            unread.append(f"{path}: {os_words(error)}")
             continue
         fatal = "no llama.cpp program starts"
         own = _section_options(file, DEFAULT_SECTION, "config", fatal)

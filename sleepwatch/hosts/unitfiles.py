@@ -13,6 +13,7 @@ from pathlib import Path
 
 import msgspec
 
+from sleepwatch.errors import os_words
 from sleepwatch.hosts.files import read_regular
 
 # systemd.unit(5), "Load path when running in system mode", the strongest first; /lib where /usr is not merged.
@@ -205,7 +206,7 @@ class Tree:
         try:
             text = read_text(path)
         except OSError as error:
-            unreadable.append(f"{shown}: {(error.strerror or str(error)).lower()}")
+            unreadable.append(f"{shown}: {os_words(error)}")
             return []
         if text is None:
             unreadable.append(f"{shown}: a link that leads nowhere")
@@ -262,7 +263,7 @@ def read_config(name: str, root: Path = Path("/")) -> UnitFile:
         try:
             assignments += parse(read_text(path) or "", shown)
         except OSError as error:
-            unreadable.append(f"{shown}: {(error.strerror or str(error)).lower()}")
+            unreadable.append(f"{shown}: {os_words(error)}")
     return UnitFile(name, None if main is None else str(main), (), tuple(assignments), unreadable=tuple(unreadable))
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import msgspec
 
+from sleepwatch.errors import os_words
 from sleepwatch.hosts import unitfiles
 from sleepwatch.hosts.commandline import Invocation, find, find_in_script
 from sleepwatch.hosts.commands import Run
@@ -404,7 +405,7 @@ def _environment(loaded: UnitFile, letters: Mapping[str, str], root: Path, unrea
         try:
             text = unitfiles.read_text(root / path.lstrip("/"))
         except OSError as error:
-            unreadable.append(f"{path}: {(error.strerror or str(error)).lower()}")
+            unreadable.append(f"{path}: {os_words(error)}")
             continue
         if text is None and not optional:
             unreadable.append(f"{path}: no such file")
@@ -430,7 +431,7 @@ def _command(
         try:
             script = _script_text(words, root)
         except OSError as error:
-            unreadable.append(f"{words[0]}: {(error.strerror or str(error)).lower()}")
+            unreadable.append(f"{words[0]}: {os_words(error)}")
             continue
         invocation = find_in_script(script, environment) if script else None
         if invocation is not None:

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from sleepwatch.clock import SystemClock
+from sleepwatch.errors import os_words
 from sleepwatch.notify.job import PING, Job, Parcel, Result
 from sleepwatch.notify.targets import masked
 from sleepwatch.printable import printable
@@ -203,7 +204,7 @@ def _run(parcel: Parcel, command: tuple[str, ...], timeout_s: float, running: Ru
             command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, process_group=0
         )
     except OSError as error:
-        return came("failed", f"it cannot be run: {(error.strerror or str(error)).lower()}")
+        return came("failed", f"it cannot be run: {os_words(error)}")
     with running.group(process.pid), process:
         try:
             _, said = process.communicate(parcel.document.encode() + b"\n", timeout=timeout_s)

@@ -10,7 +10,7 @@ from pathlib import Path
 from urllib.parse import unquote
 
 from sleepwatch.config import Notify, Settings
-from sleepwatch.errors import SleepwatchError
+from sleepwatch.errors import SleepwatchError, os_words
 
 CREDENTIAL = "secret_notify-urls"
 """What the unit makes of :data:`CREDENTIAL_FILE` (packaging/systemd/sleepwatch.service)."""
@@ -43,7 +43,7 @@ def read_urls(settings: Notify, environment: Mapping[str, str] | None = None) ->
         data = tomllib.loads(place.read_bytes().decode())
     except OSError as error:
         raise SleepwatchError(
-            f"the URLs of targets in {place} cannot be read: {(error.strerror or str(error)).lower()}",
+            f"the URLs of targets in {place} cannot be read: {os_words(error)}",
             hint="notify.urls_file names the file; left out, it is the credential notify-urls",
         ) from error
     except UnicodeDecodeError as error:

@@ -13,7 +13,7 @@ import zlib
 from pathlib import Path
 from typing import BinaryIO, cast
 
-from sleepwatch.errors import SourceError
+from sleepwatch.errors import SourceError, os_words
 
 _DAMAGE = (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile)
 _GZIP, _XZ, _ZSTD, _BZIP2 = b"\x1f\x8b", b"\xfd7zXZ\x00", b"\x28\xb5\x2f\xfd", b"BZh"
@@ -24,7 +24,7 @@ def open_plain(path: Path) -> BinaryIO:
     try:
         file = path.open("rb")
     except OSError as error:
-        raise SourceError(f"{path}: {_why(error)}", hint=_hint(error)) from error
+        raise SourceError(f"{path}: {os_words(error)}", hint=_hint(error)) from error
     return decompressed(file, str(path))
 
 
@@ -71,7 +71,7 @@ def _source_error(name: str, error: Exception) -> SourceError | None:
             hint="what was read up to there is reported; copy the file again",
         )
     if isinstance(error, OSError):
-        return SourceError(f"{name}: {_why(error)}", hint=_hint(error))
+        return SourceError(f"{name}: {os_words(error)}", hint=_hint(error))
     return None
 
 
@@ -81,10 +81,6 @@ def _zstd(file: BinaryIO) -> BinaryIO:
     else:
         from backports import zstd
     return cast(BinaryIO, zstd.ZstdFile(file))
-
-
-def _why(error: OSError) -> str:
-    return (error.strerror or str(error)).lower()
 
 
 def _hint(error: OSError) -> str | None:

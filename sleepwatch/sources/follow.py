@@ -14,7 +14,7 @@ from typing import Literal
 
 import msgspec
 
-from sleepwatch.errors import SourceError
+from sleepwatch.errors import SourceError, os_words
 from sleepwatch.sources.disk import Disk, Stat
 from sleepwatch.sources.held import BLOCK, HeldFile, PackedFile, Place, PlainFile, open_plain_file
 from sleepwatch.sources.identity import FileCheckpoint
@@ -467,4 +467,4 @@ def _at_once(steps: Generator[None, None, HeldFile | None]) -> HeldFile | None:
 
 
 def _words(error: Exception) -> str:
-    return (error.strerror or str(error)).lower() if isinstance(error, OSError) else str(error)
+    return os_words(error) if isinstance(error, OSError) else str(error)

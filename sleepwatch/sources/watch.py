@@ -14,6 +14,8 @@ import select
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from sleepwatch.errors import os_words
+
 if TYPE_CHECKING:
     from watchdog.observers.api import BaseObserver, ObservedWatch
 
@@ -111,7 +113,7 @@ class Watch:
         except OSError as error:
             if error.errno in (errno.ENOENT, errno.ENOTDIR):
                 return None  # gone again
-            return (error.strerror or str(error)).lower()
+            return os_words(error)
         self._watches[directory] = identity, made
         return None
 

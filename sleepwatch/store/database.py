@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from sleepwatch.clock import SystemClock
-from sleepwatch.errors import StoreError
+from sleepwatch.errors import StoreError, os_words
 from sleepwatch.store.version import APPLICATION, SCHEMA_VERSION
 
 BUSY_TIMEOUT_MS = 5_000
@@ -83,7 +83,7 @@ def _prepare_file(path: Path, *, create: bool) -> None:
         pass
     except OSError as error:
         raise StoreError(
-            f"the database {path} cannot be used: {(error.strerror or str(error)).lower()}",
+            f"the database {path} cannot be used: {os_words(error)}",
             hint="check the owner and mode of the file and its directory, or name another place with --db",
         ) from error
     if not create:

@@ -20,7 +20,7 @@ from sleepwatch.config import Witness
 from sleepwatch.engine import Ask, Now
 from sleepwatch.engine.lives import LifeState
 from sleepwatch.engine.witnesses import Witnessed, port_of
-from sleepwatch.errors import SleepwatchError
+from sleepwatch.errors import SleepwatchError, os_words
 from sleepwatch.hosts.processes import PROC, ServerProcess, find_servers
 from sleepwatch.hosts.sockets import Address
 from sleepwatch.model import LIVE, Event
@@ -216,7 +216,7 @@ class Witnesses:
             try:
                 server.handle = ProcessHandle(process.pid)
             except OSError as error:
-                server.unwatched = (error.strerror or str(error)).lower()
+                server.unwatched = os_words(error)
 
     def _process_of(self, server: Server, life: LifeState, clock_us: int | None) -> ServerProcess | None:
         processes = self._find(self._proc)

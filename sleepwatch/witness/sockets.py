@@ -19,7 +19,7 @@ from pathlib import Path
 
 import msgspec
 
-from sleepwatch.errors import SleepwatchError
+from sleepwatch.errors import SleepwatchError, os_words
 from sleepwatch.hosts.sockets import Address
 
 TICK_MS = 10
@@ -262,4 +262,4 @@ def _explained(error: OSError) -> SocketsError:
         return SocketsError(f"{what}: its module is not loaded", hint="modprobe tcp_diag")
     if isinstance(error, TimeoutError):
         return SocketsError(f"{what}: no reply within {_SECONDS:.0f} s")
-    return SocketsError(f"{what}: {(error.strerror or str(error)).lower()}")
+    return SocketsError(f"{what}: {os_words(error)}")
