@@ -223,9 +223,29 @@ class Service:
         self._whole = True
 
     def _step(self, now: Now) -> int:
-        assert self._followers is not None
         self.steps += 1
+        self._read(now)
+        self._look_beside(now)
+        self._save(now)
+        if self._may_be_left and not any(watch.urgent for watch in self._watches.values()):
+            self._leave_unresolved(now)
+        for path in [path for path in self._behind if self._is_read_to_its_end(path)]:
+            del self._behind[path]
+        if self._desk is not None:
+            well = self._keeper.is_well(now)
+            self._desk.step(self._keeper.store, now, caught_up=not self._behind, well=well)
+        wakes_in_us = self._wake_servers(now)
+        if self._publisher.due(now.monotonic_us):
+            self._publish(now)
+        if self._notifier.watchdog_us is not None:
+            self._notifier.send("WATCHDOG=1")
+        return self._wait_us(now, wakes_in_us)
+
+    def _read(self, now: Now) -> None:
+        """Take what the logs give, then tell each watch the time: silence says something, too."""
+        assert self._followers is not None
         following = self.settings.following
+        partial_us, blind_us = round(following.partial_seconds * 1e6), round(following.blind_seconds * 1e6)
         for follower, pieces in self._followers.poll(now.monotonic_us, now.wall_us, PUMP_BYTES):
             watch = self._watch_of(follower, now)
             for piece in pieces:
@@ -236,11 +256,13 @@ class Service:
         self._leave(set(self._followers.vanished) & set(self._watches), now)
         for path, follower in self._followers.followers.items():
             watch = self._watch_of(follower, now)
-            watch.tick(now, partial_us=round(following.partial_seconds * 1e6), unread=follower.unread)
+            watch.tick(now, partial_us=partial_us, unread=follower.unread)
             if not self._is_over(path, follower):
-                blind_us = round(following.blind_seconds * 1e6)
                 watch.look_at_source(follower.state, follower.unread, now, blind_us=blind_us)
         self._looks_first = False
+
+    def _look_beside(self, now: Now) -> None:
+        """At what the machine knows beside the logs."""
         if self._witnesses is not None:
             self._witnesses.deliver_answers()
             for watch in self._watches.values():
@@ -251,28 +273,18 @@ class Service:
         if self._surroundings is not None and self._surroundings.look(now.monotonic_us):
             self._look_at_servers(now, self._surroundings)
             self._watch_what_is_found(now)
-        self._save(now)
-        if self._may_be_left and not any(watch.urgent for watch in self._watches.values()):
-            self._leave_unresolved(now)
-        for path in [path for path in self._behind if self._is_read_to_its_end(path)]:
-            del self._behind[path]
-        if self._desk is not None:
-            well = self._keeper.is_well(now)
-            self._desk.step(self._keeper.store, now, caught_up=not self._behind, well=well)
-        woken = self._wake_servers(now)
-        if self._publisher.due(now.monotonic_us):
-            self._publish(now)
-        if self._notifier.watchdog_us is not None:
-            self._notifier.send("WATCHDOG=1")
-        wants = [us for us in (*(watch.wants_us() for watch in self._watches.values()), woken) if us is not None]
-        if self._desk is not None and (us := self._desk.wants_us(now)) is not None:
-            wants.append(us)
-        if self._witnesses is not None and (soon_us := self._witnesses.wants_us()) is not None:
-            wants.append(soon_us)
-        longest = round(following.poll_seconds * 1e6)
-        if self._notifier.watchdog_us is not None:
-            longest = min(longest, self._notifier.watchdog_us // 3)
-        return 0 if self._followers.full else min([longest, *wants])
+
+    def _wait_us(self, now: Now, wakes_in_us: int | None) -> int:
+        """How long nothing has to be looked at, unless something comes."""
+        assert self._followers is not None
+        if self._followers.full:
+            return 0
+        wants = [wakes_in_us, *(watch.wants_us() for watch in self._watches.values())]
+        wants.append(self._desk.wants_us(now) if self._desk is not None else None)
+        wants.append(self._witnesses.wants_us() if self._witnesses is not None else None)
+        wants.append(self._notifier.watchdog_us // 3 if self._notifier.watchdog_us is not None else None)
+        longest = round(self.settings.following.poll_seconds * 1e6)
+        return min([longest, *(us for us in wants if us is not None)])
 
     def _is_read_to_its_end(self, path: str) -> bool:
         """Whether all that it held at the start was read, judged and stored."""
