@@ -381,6 +381,7 @@ class Engine:
             if life.ledger.phase is Phase.RELOADING:
                 life.ledger.phase = Phase.AWAKE  # only an awake loop falls asleep
             witnesses.falls_asleep_again(life.ledger)
+            life.ledger.sleeps_twice()
             before = life.ledger.sleep
             if before is not None and (before.exit or before.unseen_exit) and not event.doubtful:
                 before.over = event

@@ -438,6 +438,15 @@ class Ledger:
         self.phase = Phase.AWAKE
         return changed
 
+    def sleeps_twice(self) -> None:
+        """It falls asleep and has not woken: lines are missing, or another server writes here.
+
+        Then an arrival or a post in that sleep can be the other's, which is awake. A cancel cannot: the launches and
+        releases around it would have shown.
+        """
+        if self.phase is Phase.ASLEEP and self.sleep is not None:
+            self.sleep.pendings = [p for p in self.sleep.pendings if p.cancelled]
+
     def _idle(self, event: Event) -> bool:
         changed = self._awake_line(event)
         self.busy.clear()

@@ -185,6 +185,33 @@ CASES = [
         ),
     ),
     Case(
+        name="two-servers-at-lv4-in-one-file",
+        why="what arrives while one of them sleeps is the other's: the next sleep line comes without a wake between",
+        log=log("""
+            0.002  init
+            0.0023 | srv  llama_server: initializing ...
+            0.3    ready
+            0.301  loaded
+            0.302  listen 8080
+            0.31   ready
+            0.311  loaded
+            0.312  listen 8081
+            1.0    arrive
+            1.001  serve 0
+            1.2    arrive
+            1.201  serve 0
+            2.1    sleep
+            2.15   arrive
+            2.16   arrive
+            2.2    sleep
+            9.0    wake
+            9.4    ready
+            9.5    arrive
+            9.501  serve 4
+        """),
+        found=(found("crash", "possible", "restarted"),),
+    ),
+    Case(
         name="two-servers-in-one-journal",
         why="a journal tells them apart by pid",
         log=joined(
