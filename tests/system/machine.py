@@ -47,7 +47,9 @@ class Machine:
         self._console = room / "console.log"
         self._process: subprocess.Popen[bytes] | None = None
         self._leader = 0
-        self._groups = [Path(base) / f"sleepwatch-{uuid.uuid4().hex[:8]}" for base in _HIERARCHIES if _is_group(base)]
+        # One name in all: nspawn makes what it finds in one hierarchy in the other, too.
+        group = f"sleepwatch-{uuid.uuid4().hex[:8]}"
+        self._groups = [Path(base) / group for base in _HIERARCHIES if _is_group(base)]
         for name in ("up", "work", "merged"):
             (room / name).mkdir()
         _run(
