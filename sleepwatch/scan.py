@@ -225,7 +225,7 @@ class Scan:
         name = str(piece.path)
         try:
             if name == "-":
-                stream, size, written = decompressed(self._stdin(), "standard input"), None, clock.wall_us()
+                stream, size, written = decompressed(self._stdin()), None, clock.wall_us()
             else:
                 stream = open_plain(piece.path)
                 stat = piece.path.stat()

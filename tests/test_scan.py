@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import bz2
+import functools
 import gzip
 import json
 import lzma
@@ -128,9 +130,10 @@ def test_a_directory_is_its_logs(tmp_path: Path) -> None:
     assert len(json.loads(Run(tmp_path, "--json").out)["incidents"]) == 6
 
 
-@pytest.mark.parametrize("suffix", [".gz", ".xz", ".zst"])
+@pytest.mark.parametrize("suffix", [".gz", ".xz", ".zst", ".bz2"])
 def test_a_damaged_archive_tells_what_it_held(suffix: str, tmp_path: Path) -> None:
-    pack = {".gz": gzip.compress, ".xz": lzma.compress, ".zst": zstd.compress}[suffix]
+    in_small_blocks = functools.partial(bz2.compress, compresslevel=1)
+    pack = {".gz": gzip.compress, ".xz": lzma.compress, ".zst": zstd.compress, ".bz2": in_small_blocks}[suffix]
     noise = b"".join(b"0.59.000.000 I srv  x: %s\n" % os.urandom(40).hex().encode() for _ in range(8_000))
     packed = pack(GAVE_UP.read_bytes() + noise)
     path = tmp_path / f"server.log{suffix}"

@@ -192,7 +192,9 @@ def own_clock(life: LifeState, wall_us: int | None) -> int | None:
 
 
 _SUFFIXES = (".gz", ".xz", ".zst", ".bz2", ".log", ".txt", ".out", ".err", ".jsonl", ".json", ".export", ".journal")
-_ROTATED = re.compile(r"(?:\.\d{1,4}|-\d{8}(?:-\d+)?|\.\d{4}-\d{2}-\d{2})$")
+_DATE = r"\d{4}-?\d\d-?\d\d(?:[-_.T]?\d\d(?:[-_:.]?\d\d){0,2}|[-_.]\d{1,10})?"
+_ROTATED = re.compile(rf"(?:\.\d{{1,4}}|[-._](?:{_DATE}|\d{{9,11}}))$")
+"""As sleepwatch.sources.rotation knows such names."""
 
 
 def server_name(source: str) -> str:

@@ -88,7 +88,7 @@ class _Asked:
         if source != "-":
             return open_plain(Path(source))
         assert self._stdin is not None
-        return decompressed(self._stdin(), "standard input")
+        return decompressed(self._stdin())
 
     def number(self, steps: Iterable[Step]) -> None:
         """Set the line numbers of these steps."""

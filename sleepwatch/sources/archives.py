@@ -5,6 +5,7 @@ The format is told by the file's first bytes, never by its name: rotation rename
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import io
 import lzma
@@ -25,11 +26,11 @@ def open_plain(path: Path) -> BinaryIO:
         file = path.open("rb")
     except OSError as error:
         raise SourceError(f"{path}: {os_words(error)}", hint=_hint(error)) from error
-    return decompressed(file, str(path))
+    return decompressed(file)
 
 
-def decompressed(file: BinaryIO, name: str) -> BinaryIO:
-    """The plain bytes of a stream that may be compressed with gzip, xz or zstd."""
+def decompressed(file: BinaryIO) -> BinaryIO:
+    """The plain bytes of a stream that may be compressed with gzip, xz, zstd or bzip2."""
     buffered = cast(io.BufferedReader, file) if hasattr(file, "peek") else io.BufferedReader(cast(io.RawIOBase, file))
     magic = buffered.peek(8)[:8]
     if magic.startswith(_GZIP):
@@ -39,7 +40,7 @@ def decompressed(file: BinaryIO, name: str) -> BinaryIO:
     if magic.startswith(_ZSTD):
         return _zstd(cast(BinaryIO, buffered))
     if magic.startswith(_BZIP2):
-        raise SourceError(f"{name}: bzip2 is not read", hint="decompress it first: bzip2 -dc FILE | sleepwatch scan -")
+        return cast(BinaryIO, bz2.BZ2File(buffered))
     return cast(BinaryIO, buffered)
 
 
@@ -65,7 +66,10 @@ def read_block(stream: BinaryIO, size: int, name: str) -> bytes:
 
 def _source_error(name: str, error: Exception) -> SourceError | None:
     """What is wrong with the source; None for an error that is not the source's."""
-    if isinstance(error, _DAMAGE) or type(error).__name__ == "ZstdError":  # its module is imported only for a .zst
+    damaged = isinstance(error, _DAMAGE)
+    damaged = damaged or type(error).__name__ == "ZstdError"  # its module is imported only for a .zst
+    damaged = damaged or (isinstance(error, OSError) and error.errno is None)  # bzip2's
+    if damaged:
         return SourceError(
             f"{name}: the compressed data is damaged or ends too early ({error})",
             hint="what was read up to there is reported; copy the file again",

@@ -192,7 +192,7 @@ class PackedFile:
         self.written_ns = self.since_ns = stat.written_ns
         self._file: BinaryIO = os.fdopen(fd, "rb")
         try:
-            self._stream = decompressed(self._file, name)
+            self._stream = decompressed(self._file)
         except SourceError:
             self._file.close()
             raise
@@ -251,7 +251,7 @@ class PackedFile:
 
     def _rewind(self) -> None:
         self._file.seek(0)
-        self._stream = decompressed(self._file, self._name)
+        self._stream = decompressed(self._file)
         self.offset = 0
         self._tail = b""
         self._ended = False

@@ -48,6 +48,33 @@ def rotated(entries: Iterable[Entry], base: str) -> list[Rotated]:
     return sorted(pieces.values(), key=lambda piece: (piece.order, piece.form))
 
 
+def base_of(name: str) -> str:
+    """The name this file's log has while it is written, by its own name alone.
+
+    A number inside (``server.1.log``) can as well be another server's; a date inside cannot.
+    """
+    plain = _plain(name)
+    suffix = PurePath(plain).suffix
+    for stem, after, forms in ((plain, "", (_NUMBER, _DATE)), (plain.removesuffix(suffix), suffix, (_DATE,))):
+        for form in forms:
+            ends = [match for match in form.finditer(stem) if match.end() == len(stem) and match.start() > 0]
+            if ends:
+                return stem[: ends[0].start()] + after
+    return plain
+
+
+def age_of(name: str) -> tuple[int, str]:
+    """Sorts the files of one log oldest first: dated ones, then numbered ones downwards, then the one being written."""
+    piece = _rotated(Entry(name, 0), base_of(name))
+    return piece.order if piece is not None else (2, "")
+
+
+def number_of(name: str) -> int | None:
+    """``1`` of ``server.log.1``, 0 of ``server.log``; None where a date is written."""
+    piece = _rotated(Entry(name, 0), base_of(name))
+    return 0 if piece is None or piece.form == "same" else piece.number
+
+
 def is_rotated_name(name: str, base: str) -> bool:
     """Is this certainly a name that rotation gave to ``base``? (``server.1.log`` can be another server's log.)"""
     piece = _rotated(Entry(name, 0), base)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import glob
 import hashlib
 import os
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
@@ -19,12 +18,10 @@ import msgspec
 from sleepwatch.envelopes import detect
 from sleepwatch.errors import SourceError
 from sleepwatch.sources.archives import open_plain, read_block
+from sleepwatch.sources.rotation import age_of, base_of, number_of
 from sleepwatch.times import LocalTimes
 
 _LOOK = 64 << 10
-_COMPRESSED = (".gz", ".xz", ".zst")
-_NUMBER = re.compile(r"\.(\d{1,4})$")
-_DATE = re.compile(r"[-.](\d{4}-?\d{2}-?\d{2})(?:[-_T]?(\d{1,10}))?$")
 
 
 class Piece(msgspec.Struct, frozen=True):
@@ -46,7 +43,8 @@ class _Ends(msgspec.Struct):
     """What a file's name and beginning say of its place among others."""
 
     path: Path
-    age: tuple[int, str, int]
+    age: tuple[int, str]
+    number: int | None
     digest: bytes
     wall_us: int | None
     """Its earliest wall time among the first records."""
@@ -78,7 +76,7 @@ def beside(path: Path) -> list[Path]:
         files = [one for one in path.parent.iterdir() if one.is_file()]
     except OSError:
         return []
-    return sorted(one for one in files if one != path and _stem(one) == _stem(path))
+    return sorted(one for one in files if one != path and base_of(one.name) == base_of(path.name))
 
 
 def _files(paths: Iterable[str], failed: list[tuple[str, str]]) -> Iterator[Path]:
@@ -102,17 +100,8 @@ def _files(paths: Iterable[str], failed: list[tuple[str, str]]) -> Iterator[Path
             yield from (Path(one) for one in found if Path(one).is_file())
 
 
-def _stem(path: Path) -> str:
-    """A file's name without what rotation and compression put behind it."""
-    name = path.name
-    for suffix in _COMPRESSED:
-        name = name.removesuffix(suffix)
-    shorter = _DATE.sub("", _NUMBER.sub("", name))
-    return shorter or name
-
-
 def _base(path: Path) -> str:
-    return str(path) if str(path) == "-" else str(path.parent / _stem(path))
+    return str(path) if str(path) == "-" else str(path.parent / base_of(path.name))
 
 
 def _ordered(files: list[Path]) -> tuple[Piece, ...]:
@@ -135,25 +124,12 @@ def _ordered(files: list[Path]) -> tuple[Piece, ...]:
 
 def _break(before: _Ends | None, piece: _Ends) -> str | None:
     """Do the names say that a piece is missing before this one? (What the clocks say is seen when it is read.)"""
-    if before is None or not before.age[0] == piece.age[0] == 1:
+    if before is None or before.number is None or piece.number is None:
         return None
-    skipped = before.age[2] - piece.age[2] - 1
+    skipped = before.number - piece.number - 1
     if skipped <= 0:
         return None
     return f"rotated away: {skipped} file{'s' * (skipped > 1)} between {before.path.name} and {piece.path.name}"
-
-
-def _age(path: Path) -> tuple[int, str, int]:
-    """Sorts names oldest first: dated ones by date, then numbered ones downwards, then the one being written."""
-    name = path.name
-    for suffix in _COMPRESSED:
-        name = name.removesuffix(suffix)
-    dated = _DATE.search(name)
-    if dated is not None:
-        return 0, dated.group(1).replace("-", "") + (dated.group(2) or "").rjust(10, "0"), 0
-    numbered = _NUMBER.search(name)
-    number = int(numbered.group(1)) if numbered is not None else 0
-    return 1, f"{99_999 - number:05}", number
 
 
 def _ends(path: Path) -> _Ends | None:
@@ -168,4 +144,6 @@ def _ends(path: Path) -> _Ends | None:
         records = envelope.feed(head[: head.rfind(b"\n") + 1], 0)
         walls = [record.wall_us for record in records if record.wall_us is not None]
         wall = min(walls, default=None)
-    return _Ends(path=path, age=_age(path), digest=hashlib.sha256(head).digest(), wall_us=wall)
+    name = path.name
+    digest = hashlib.sha256(head).digest()
+    return _Ends(path=path, age=age_of(name), number=number_of(name), digest=digest, wall_us=wall)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bz2
 import errno
 import gzip
 import lzma
@@ -459,6 +460,7 @@ PACK = {
     ".gz": gzip.compress,
     ".xz": lzma.compress,
     ".zst": zstd.compress,
+    ".bz2": bz2.compress,
 }
 
 

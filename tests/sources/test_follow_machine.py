@@ -85,7 +85,7 @@ class FollowMachine(RuleBasedStateMachine):
     def copytruncate(self, lost: int) -> None:
         self.world.copytruncate(lost)
 
-    @rule(nth=st.integers(0, 3), kind=st.sampled_from([".gz", ".xz", ".zst"]))
+    @rule(nth=st.integers(0, 3), kind=st.sampled_from([".gz", ".xz", ".zst", ".bz2"]))
     def compress(self, nth: int, kind: str) -> None:
         self.world.compress(nth, kind)
 

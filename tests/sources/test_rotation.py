@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sleepwatch.sources.disk import Entry
-from sleepwatch.sources.rotation import is_rotated_name, possible_bases, rotated
+from sleepwatch.sources.rotation import age_of, base_of, is_rotated_name, number_of, possible_bases, rotated
 
 
 def names(base: str, *found: str) -> list[str]:
@@ -59,3 +59,31 @@ def test_a_number_inside_the_name_can_be_another_servers_log() -> None:
     assert is_rotated_name("server.log.1", "server.log")
     assert is_rotated_name("server.1.log.gz", "server.log")
     assert not is_rotated_name("server.1.log", "server.log")
+
+
+@pytest.mark.parametrize(
+    ("base", "oldest_first"),
+    [
+        (
+            "server.log",
+            ["server.log-20261129.gz", "server.log-20261130", "server.log.2.gz", "server.log.1", "server.log"],
+        ),
+        ("server.log", ["server-2026-11-29.log.bz2", "server-2026-11-30.log", "server.log"]),
+        ("server.log", ["server.log_20261129", "server.log.2026-11-30"]),
+        ("0.log", ["0.log.20261130-120000.gz", "0.log.20261130-130001", "0.log"]),
+        ("server.1.log", ["server.1.log.1", "server.1.log"]),
+        ("llama", ["llama.1", "llama.0", "llama"]),
+    ],
+)
+def test_what_the_names_alone_tell(base: str, oldest_first: list[str]) -> None:
+    assert {base_of(name) for name in oldest_first} == {base}
+    assert sorted(oldest_first, key=age_of) == oldest_first
+
+
+def test_a_missing_piece_is_told_by_the_numbers() -> None:
+    assert [number_of(name) for name in ("x.log.3.gz", "x.log.1", "x.log", "x.log-20261130")] == [3, 1, 0, None]
+
+
+@pytest.mark.parametrize("name", ["-20261130.log", ".1", "20261130", "server-1.log", "server2.log", "7.log"])
+def test_a_name_that_is_no_rotated_one_stays(name: str) -> None:
+    assert base_of(name) == name

@@ -7,6 +7,7 @@ against the contents: every byte once and in order, or in a recorded gap.
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import lzma
 import os
@@ -173,7 +174,7 @@ class World:
         here, packed = self.directory / name, self.directory / (name + kind)
         data = here.read_bytes()
         stat = here.stat()
-        pack = {".gz": gzip.compress, ".xz": lzma.compress, ".zst": zstd.compress}[kind]
+        pack = {".gz": gzip.compress, ".xz": lzma.compress, ".zst": zstd.compress, ".bz2": bz2.compress}[kind]
         packed.write_bytes(pack(data))
         os.utime(packed, ns=(stat.st_atime_ns, stat.st_mtime_ns))
         old = self.files[name]
@@ -238,7 +239,7 @@ class World:
         return content
 
     def _number(self, name: str) -> int | None:
-        for suffix in (".gz", ".xz", ".zst"):
+        for suffix in (".gz", ".xz", ".zst", ".bz2"):
             name = name.removesuffix(suffix)
         number = name.rsplit(".", 1)[-1]
         return int(number) if number.isdigit() and name.startswith(self.base) else None
