@@ -5,9 +5,10 @@ from __future__ import annotations
 import difflib
 import re
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from sleepwatch.envelopes.journal_fields import KEPT
 from sleepwatch.errors import RuleError
 from sleepwatch.pattern import Pattern, Sample
 from sleepwatch.template import END, LITERAL_BYTES, TYPES, Steps, compile_template, converter
@@ -274,8 +275,16 @@ class _Entry:
                 raise self._wrong(
                     "map", f"{field} = {place!r}", f'write {field} = "EXIT_STATUS:int" (int, text or choice)'
                 )
+            self._known("map", found.group(1).split("|"))
             fields[field] = (found.group(1), found.group(2))
         return message_id, fields
+
+    def _known(self, key: str, names: Sequence[str]) -> None:
+        for name in names:
+            if name not in KEPT:
+                near = difflib.get_close_matches(name, KEPT, 1)
+                hint = f"write {near[0]}" if near else f"one of {', '.join(KEPT)}"
+                raise self._wrong(key, f"no journal reader hands on the field {name}", hint)
 
     def _needs(self) -> dict[str, tuple[str, ...]]:
         needs: dict[str, tuple[str, ...]] = {}
@@ -285,6 +294,7 @@ class _Entry:
                 raise self._wrong(
                     "when", f"{name} = {values!r}", f'write {name} = "killed" or {name} = ["killed", "dumped"]'
                 )
+            self._known("when", [name])
             needs[name] = tuple(values)
         return needs
 

@@ -359,6 +359,16 @@ REFUSED = {
         "map x = 'A'",
         "EXIT_STATUS:int",
     ),
+    "map of a field that no reader hands on": (
+        changed("verbosity", f'message_id = "{"0" * 32}"\nmap = {{x = "EXIT_STATUS|EXIT_STAT:int"}}\nverbosity'),
+        "no journal reader hands on the field EXIT_STAT",
+        "write EXIT_STATUS",
+    ),
+    "when of a field that no reader hands on": (
+        changed("verbosity", f'message_id = "{"0" * 32}"\nwhen = {{QQQ = "x"}}\nverbosity'),
+        "no journal reader hands on the field QQQ",
+        "one of UNIT,",
+    ),
     "odd when": (
         changed("verbosity", f'message_id = "{"0" * 32}"\nwhen = {{A = 3}}\nverbosity'),
         "when A = 3",
@@ -513,13 +523,13 @@ core = "EXIT_CODE:choice"
 killed = false
 dumped = true
 [pattern.when]
-RESULT = ["signal", "core-dump"]
+UNIT_RESULT = ["signal", "core-dump"]
 '''
 
 
 def test_a_journal_entry_is_matched_by_its_fields(tmp_path: Path) -> None:
     pattern = one(tmp_path, STRUCTURED)
-    entry = {"UNIT": "llama.service", "EXIT_CODE": "dumped", "EXIT_STATUS": "11", "RESULT": "core-dump"}
+    entry = {"UNIT": "llama.service", "EXIT_CODE": "dumped", "EXIT_STATUS": "11", "UNIT_RESULT": "core-dump"}
     match = pattern.match_record(MESSAGE_ID, entry)
     assert match is not None
     assert match.fields == {"by": "systemd", "unit": "llama.service", "signal": 11, "core": True}
@@ -530,7 +540,7 @@ def test_a_journal_entry_is_matched_by_its_fields(tmp_path: Path) -> None:
     assert pattern.match_record(None, entry) is None
     assert pattern.match_record(MESSAGE_ID, entry | {"EXIT_CODE": "exited"}) is None
     assert pattern.match_record(MESSAGE_ID, entry | {"EXIT_STATUS": "many"}) is None
-    assert pattern.match_record(MESSAGE_ID, entry | {"RESULT": "success"}) is None
+    assert pattern.match_record(MESSAGE_ID, entry | {"UNIT_RESULT": "success"}) is None
     del entry["UNIT"]
     match = pattern.match_record(MESSAGE_ID, entry)
     assert match is not None
