@@ -11,7 +11,7 @@ import click
 
 from sleepwatch.cli.options import db_option
 
-EXIT_START = 3
+EXIT_CANNOT = 3
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -45,7 +45,7 @@ def run(config: Path | None, files: tuple[str, ...], units: tuple[str, ...], db:
     Exit codes:
       0  stopped as it was told
       2  a wrong option or configuration
-      3  it could not start: the database, or another run
+      3  it could not start or go on: the database, or another run
     """
     from sleepwatch.clock import SystemClock
     from sleepwatch.config import (
@@ -112,15 +112,14 @@ def run(config: Path | None, files: tuple[str, ...], units: tuple[str, ...], db:
     signal.signal(signal.SIGINT, stop)
     signal.signal(signal.SIGHUP, reload)
     try:
-        try:
-            service.start()
-        except SleepwatchError as error:
-            click.echo(f"sleepwatch: {error}", err=True)
-            sys.exit(EXIT_START)
+        service.start()
         for source in settings.file:
             say(f"watching {source.path}, incidents go to {database}")
         for unit in settings.unit:
             say(f"watching {unit.name} in the journal, incidents go to {database}")
         service.run()
+    except SleepwatchError as error:
+        click.echo(f"sleepwatch: {error}", err=True)
+        sys.exit(EXIT_CANNOT)
     finally:
         service.stop()

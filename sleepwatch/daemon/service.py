@@ -25,6 +25,7 @@ from sleepwatch.daemon.watching import Found, LogWatch, SourceWatch
 from sleepwatch.daemon.watching_journal import JournalWatch
 from sleepwatch.engine import Now
 from sleepwatch.engine.state import StateError
+from sleepwatch.errors import StoreError
 from sleepwatch.model import Incident
 from sleepwatch.printable import printable
 from sleepwatch.reader import Gate
@@ -523,6 +524,11 @@ class Service:
             hold=self._behind,
             keep_us=round(self.settings.database.keep_days * DAY_US),
         )
+        if not self._keeper.store.in_place:
+            raise StoreError(
+                f"the database {self.database} was removed or replaced while it was written to",
+                hint="start again: the logs are read from their beginning, so what they still hold is found again",
+            )
         for found, new in kept or ():
             self._printer.tell(found)
             self._publisher.count(found, new)

@@ -58,6 +58,14 @@ def open_store(
     return Store(place, connection, now)
 
 
+def _identity(path: Path) -> tuple[int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
 class Store:
     """An open incident database. A context manager; used by one thread at a time."""
 
@@ -65,6 +73,12 @@ class Store:
         self.path = path
         self.connection = connection
         self._now = now
+        self._file = _identity(path)
+
+    @property
+    def in_place(self) -> bool:
+        """Whether what is written still goes into the file of this name: it can be removed, or another put there."""
+        return _identity(self.path) == self._file
 
     def __enter__(self) -> Self:
         return self

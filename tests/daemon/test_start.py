@@ -5,6 +5,9 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import pytest
+
+from sleepwatch.errors import StoreError
 from tests.cases.made import log
 from tests.daemon.driving import SECOND, Driven, new_database, stored
 
@@ -46,3 +49,28 @@ def test_a_name_that_is_no_text_is_a_name_like_any_other(tmp_path: Path) -> None
         driven.run_for(SECOND)
         assert driven.complained == []
     assert [one["state"] for one in stored(database).values()] == ["recovered"]
+
+
+def test_a_database_that_is_removed_is_not_written_to_unseen(tmp_path: Path) -> None:
+    """The service ends, and its next start finds again what the logs still hold."""
+    path, database = tmp_path / "server.log", new_database(tmp_path / "x.db")
+    path.write_bytes(log("0 start\n1 serve 0\n2.1 sleep\n9 cancel 2\n"))
+    with Driven(database, [path]) as driven:
+        driven.run_for(SECOND)
+        for file in tmp_path.glob("x.db*"):
+            file.unlink()
+        with pytest.raises(StoreError, match="was removed or replaced"):
+            driven.run_for(60 * SECOND)
+    with Driven(database, [path]) as driven:
+        driven.run_for(SECOND)
+    assert [one["state"] for one in stored(database).values()] == ["abandoned"]
+
+
+def test_a_database_that_another_takes_the_place_of(tmp_path: Path) -> None:
+    path, database = tmp_path / "server.log", new_database(tmp_path / "x.db")
+    path.write_bytes(log("0 start\n1 serve 0\n"))
+    with Driven(database, [path]) as driven:
+        driven.run_for(SECOND)
+        new_database(tmp_path / "other.db").rename(database)
+        with pytest.raises(StoreError, match="was removed or replaced"):
+            driven.run_for(60 * SECOND)
