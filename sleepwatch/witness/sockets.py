@@ -226,7 +226,8 @@ def _connection(data: bytes, begin: int, end: int) -> Connection:
         inode=inode,
         last_received_ms=received_ms,
         last_sent_ms=sent_ms,
-        bytes_received=received,
+        # The kernel counts the end of what comes (FIN) as one byte more (tcp_rcv_nxt_update, net/ipv4/tcp_input.c).
+        bytes_received=received - (_STATES[state] == CLOSE_WAIT),
         bytes_sent=sent,
         unread=unread,
         not_sent=not_sent,

@@ -150,9 +150,11 @@ def test_another_port_is_not_seen(pair: Pair) -> None:
 
 def test_a_client_that_closed_is_told(pair: Pair) -> None:
     pair.asks()
+    before = connections(pair.port)[0].bytes_received
     pair.client.close()
     _until(lambda: connections(pair.port) != () and connections(pair.port)[0].state == CLOSE_WAIT)
     assert not connections(pair.port)[0].waits
+    assert connections(pair.port)[0].bytes_received == before > 0, "that it closed is no more of its request"
 
 
 def test_who_listens() -> None:
