@@ -99,7 +99,8 @@ def hung_requests(ledger: Ledger, *, waited_us: int | None, ended: str | None) -
         return []
     verdicts = []
     freed = 0
-    for pending in list(sleep.pendings):
+    # What a line proves is numbered before what only time tells: the log alone has no more.
+    for pending in sorted(sleep.pendings, key=lambda one: not one.proven):
         graded = grade(ledger, sleep, pending, waited_us=waited_us, ended=ended)
         if isinstance(graded, Grade):
             verdicts.append(_hang(sleep, pending, graded, ended))

@@ -268,11 +268,20 @@ def test_whose_cancel_it_was_is_seen_in_the_reload_too() -> None:
 
 
 @pytest.mark.parametrize("rest", ["9 cancel 3\n", "9 cancel 3\n9.5 cancel 2\n"])
-def test_of_several_arrivals_the_first_that_is_proved_is_the_first_hang_live_as_in_the_log_alone(rest: str) -> None:
+@pytest.mark.parametrize("looked", [True, False], ids=["told by time before", "cancel and grace at once"])
+def test_of_several_arrivals_the_first_that_is_proved_is_the_first_hang_live_as_in_the_log_alone(
+    rest: str, looked: bool
+) -> None:
     script = "0 start\n0.9 arrive\n1 serve 0\n2.08 arrive\n2.09 arrive\n2.1 sleep\n" + rest
-    live = hung(script, HUNG, later(cookie=8, peer="10.0.0.9:40001"))
-    assert len(live.standing) == 2
-    live.until()
+    if looked:
+        live = hung(script, HUNG, later(cookie=8, peer="10.0.0.9:40001"))
+        assert len(live.standing) == 2
+    else:
+        live = Seen(script)
+        live.tick(0)
+        live.until(2.1)
+    live.until(9)
+    live.until(9.5)
     log_alone = Live(script)
     log_alone.until()
     log_alone.finish()
