@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from sleepwatch import __version__
+from sleepwatch.daemon.blindness import NO_LONGER
 from sleepwatch.daemon.printing import Complaints
 from sleepwatch.daemon.watching import Found, SourceWatch
 from sleepwatch.engine import Now
@@ -160,10 +161,7 @@ class Keeper:
     def end_blindness(self, blind: Iterable[Incident], now: Now) -> None:
         """What an earlier run could not see, and this one does not look at. Raises StoreError."""
         self._record(
-            [
-                msgspec.structs.replace(one, state="recovered", closed_us=now.wall_us, reason="it is no longer watched")
-                for one in blind
-            ],
+            [msgspec.structs.replace(one, state="recovered", closed_us=now.wall_us, reason=NO_LONGER) for one in blind],
             now,
         )
 

@@ -114,6 +114,6 @@ def _source(follower: Follower, watch: SourceWatch, now: Now) -> SourceFigures:
         events=watch.events,
         rotations=watch.rotations,
         unread=follower.unread if isinstance(follower, FileFollower) else 0,
-        lag_us=watch.lag_us(now),
-        read_until_us=watch.read_until_us,
+        lag_us=watch.blindness.lag_us(now),
+        read_until_us=watch.blindness.read_until_us,
     )

@@ -365,7 +365,7 @@ class Service:
                 self._behind[path] = "backfill" if saved is None else "downtime"
             if saved is not None:
                 self._go_on(watch, saved, now)
-            watch.was_blind(self._blind.pop(printable(path), ()))
+            watch.blindness.take_up(self._blind.pop(printable(path), ()))
         elif isinstance(watch, JournalWatch) and isinstance(follower, JournalFollower):
             watch.follow_with(follower)
         return watch
@@ -436,13 +436,13 @@ class Service:
         assert self._followers is not None
         for path, watch in self._watches.items():
             if not surroundings.has_writer(path):
-                watch.server_is_gone(now)
+                watch.blindness.not_mute("its server has ended", now)
                 continue
             follower = self._followers.followers[path]
             silent_us = surroundings.silent_us(path, follower.grown_us, now.monotonic_us)
             allowed_us = watch.silence_allowed_us()
             if silent_us is not None and allowed_us is not None and silent_us >= allowed_us and not follower.unread:
-                watch.server_is_mute(silent_us, now)
+                watch.blindness.mute(silent_us, now)
 
     def _watch_what_is_found(self, now: Now) -> None:
         """Where the settings name no log: watch those of the servers that run here, and say which cannot be watched."""
@@ -484,7 +484,7 @@ class Service:
     def _leave(self, paths: Collection[str], now: Now) -> None:
         """Watch these no more; what was open about watching them is over."""
         for path in paths:
-            self._watches[path].leave(now)
+            self._watches[path].blindness.leave(now)
             if self._witnesses is not None:
                 self._witnesses.leave(self._watches[path])
         if paths:

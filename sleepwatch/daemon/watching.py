@@ -6,16 +6,16 @@ in, and what was found is asked for with :meth:`SourceWatch.found`.
 
 from __future__ import annotations
 
-import os
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from sleepwatch.daemon.blindness import Blindness
 from sleepwatch.engine import Ask, Engine, Now, Output, Words
 from sleepwatch.engine.ledger import Phase
-from sleepwatch.engine.lives import LifeState, digest, own_clock
+from sleepwatch.engine.lives import LifeState, own_clock
 from sleepwatch.engine.state import StateError, dump, restore
 from sleepwatch.engine.witnesses import port_of
 from sleepwatch.model import LIVE, Event, Gap, Incident, Life, Observation, SourceInfo
@@ -118,20 +118,13 @@ class SourceWatch:
         """Its state has changed since it was last saved, or was never saved: then a restart would not know the file."""
         self.bytes = self.lines = self.rotations = 0
         """Taken since the start."""
-        self.read_until_us: int | None = None
-        """Wall time at which the log was last seen read to its end."""
-        self._blind: Incident | None = None
-        """Open while it is not being read."""
-        self._mute: Incident | None = None
-        """Open while its server works and nothing is written."""
-        self._behind: tuple[int, int] | None = None
-        """Since when something has been unread all the time, and how much was then."""
+        self.blindness = Blindness(path, words["blind"], self._unread_unit, self._sees_less)
 
     def _fed(self, count: int, lines: int, now: Now, *, units: int) -> None:
         """So many bytes and lines have been given to the reader, which counts them as so many ``units``."""
         self.bytes += count
         self.lines += lines
-        self._speaks("its server writes again", now)
+        self.blindness.not_mute("its server writes again", now)
         self._unsettled_us = self._unsettled_us if self._unsettled_us is not None else now.monotonic_us
         self._fed_us = now.monotonic_us
         self._recent.append((now.monotonic_us, units))
@@ -244,10 +237,6 @@ class SourceWatch:
         """Lines a rule recognised."""
         return self._engine.events
 
-    def lag_us(self, now: Now) -> int:
-        """For how long something has been there unread."""
-        return now.monotonic_us - self._behind[0] if self._behind is not None else 0
-
     @property
     def followed(self) -> set[str]:
         """The ids of the incidents that may still change."""
@@ -353,23 +342,8 @@ class SourceWatch:
     # -- blindness ------------------------------------------------------------------------------------------------
 
     def look_at_source(self, state: State, unread: int, now: Now, *, blind_us: int) -> None:
-        """Is this log being read? For too long not, that is an incident, and ends when it is read again."""
-        reason, since_us = _blind_reason(state), state.since_us
-        if not unread:
-            self._behind = None
-            if reason is None:
-                self.read_until_us = now.wall_us
-        elif self._behind is None:
-            self._behind = now.monotonic_us, unread
-        elif reason is None and unread >= self._behind[1]:
-            since_us = self._behind[0]
-            reason = f"it grows unread, {unread} {self._unread_unit} by now"
-        for_us = now.monotonic_us - since_us
-        if reason is not None and self._blind is None and for_us >= blind_us:
-            self._blind = self._begin("blind", reason, now.wall_us - for_us)
-        elif reason is None and self._blind is not None and not unread:
-            self._end(self._blind, "the source is read again", now)
-            self._blind = None
+        """Is this log being read? (:meth:`Blindness.look`)."""
+        self.blindness.look(state, unread, now, blind_us=blind_us)
 
     def silence_allowed_us(self) -> int | None:
         """How long nothing may come from a server that works, by what its log said last; None: for ever.
@@ -385,65 +359,9 @@ class SourceWatch:
                 allowed = SILENT_AT_WORK_US
         return allowed
 
-    def server_is_mute(self, silent_us: int, now: Now) -> None:
-        """Its server works, and has written nothing for this long, which is longer than it may."""
-        if self._mute is None:
-            words = f"its server is at work and has written nothing for {silent_us // 1_000_000} s"
-            self._mute = self._begin("mute", words, now.wall_us - silent_us)
-
-    def server_is_gone(self, now: Now) -> None:
-        """No server writes here any more, so none is mute."""
-        self._speaks("its server has ended", now)
-
-    def leave(self, now: Now) -> None:
-        """It is not watched any more: what was open about watching it is over."""
-        self._speaks("it is no longer watched", now)
-        if self._blind is not None:
-            self._end(self._blind, "it is no longer watched", now)
-            self._blind = None
-
-    def was_blind(self, incidents: Iterable[Incident]) -> None:
-        """An earlier run left these open: they go on, or end now, but are not opened again."""
-        for incident in incidents:
-            if incident.id == self._blind_id("mute", incident.opened_us or 0):
-                self._mute = incident
-            else:
-                self._blind = incident
-
-    def _speaks(self, reason: str, now: Now) -> None:
-        if self._mute is not None:
-            self._end(self._mute, reason, now)
-            self._mute = None
-
-    def _begin(self, subject: str, reason: str, since_us: int) -> Incident:
-        incident = self._blindness(subject, reason, since_us)
-        self._found.changes(incident, None)
+    def _sees_less(self, incident: Incident, before: Incident | None) -> None:
+        self._found.changes(incident, before)
         self.dirty = True
-        return incident
-
-    def _end(self, incident: Incident, reason: str, now: Now) -> None:
-        ended = msgspec.structs.replace(incident, state="recovered", closed_us=now.wall_us, reason=reason)
-        self._found.changes(ended, incident)
-        self.dirty = True
-
-    def _blindness(self, subject: str, reason: str, since_us: int) -> Incident:
-        words = self._words["blind"]
-        return Incident(
-            id=self._blind_id(subject, since_us),
-            kind="blind",
-            confidence="confirmed",
-            state="open",
-            severity=words.severity,
-            server=self.path,
-            life="",
-            summary=f"{self.path} cannot be watched: {reason}.",
-            remedy=words.remedy,
-            reason=reason,
-            opened_us=since_us,
-        )
-
-    def _blind_id(self, subject: str, since_us: int) -> str:
-        return digest(subject.encode(), os.fsencode(self.path), str(since_us).encode())
 
     # -- over a restart -------------------------------------------------------------------------------------------
 
@@ -526,13 +444,3 @@ def sleep_words(rules: RuleSet) -> tuple[bytes, ...]:
     """One of these stands in every line that says that a server falls asleep."""
     patterns = [pattern for pattern in rules.patterns if pattern.event in ("sleep.enter", "sleep.entered")]
     return tuple({literal for pattern in patterns for literal in pattern.literals})
-
-
-def _blind_reason(state: State) -> str | None:
-    if state.name == "absent":
-        return "there is no such file" + (f" ({state.reason})" if state.reason else "")
-    if state.name == "denied":
-        return "it may not be read" + (f" ({state.reason})" if state.reason else "")
-    if state.name == "error":
-        return f"reading it fails ({state.reason})"
-    return None
