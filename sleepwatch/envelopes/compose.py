@@ -1,7 +1,8 @@
 """``docker compose logs`` and ``up``: ``name  | text``, the names padded to one width, coloured on a terminal.
 
 With ``-t`` a stamp stands before the text. Compose's own word on a container's end has no bar:
-``name exited with code 139``.
+``name exited with code 139``. Others have taken over the form: ``docker service logs`` (``llama.1.x7f@node | text``),
+foreman and honcho (``17:03:02 name | text``), ``pm2 logs`` (``0|name | text``).
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ class Compose(LineFramed):
     pattern = re.compile(
         rb"^"
         + _COLOUR
-        + rb"([A-Za-z0-9][\w.-]{0,127})(?: +\|"
+        + rb"(?:\d\d:\d\d:\d\d |\d{1,4}\|)?"
+        + rb"([A-Za-z0-9][\w.-]{0,127}(?:@[\w.-]{1,64})?)(?: +\|"
         + _COLOUR
         + rb"(?: |(?=\r?(?:\n|\Z)))"
         + _COLOUR

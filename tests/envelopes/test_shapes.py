@@ -554,6 +554,24 @@ def test_compose(colour: bytes) -> None:
     at_offsets(records, data)
 
 
+@pytest.mark.parametrize(
+    ("prefix", "container"),
+    [
+        (b"llama_server.1.x7f8k2m1q9wz@gpubox    | ", "llama_server.1.x7f8k2m1q9wz@gpubox"),
+        (b"17:03:02 llama.1   | ", "llama.1"),
+        (b"\x1b[36m17:03:02 llama.1   |\x1b[0m ", "llama.1"),
+        (b"0|llama  | ", "llama"),
+        (b"12|llama  | ", "llama"),
+    ],
+    ids=["docker service", "foreman", "foreman coloured", "pm2", "pm2, more of them"],
+)
+def test_others_in_the_form_of_compose(prefix: bytes, container: str) -> None:  # made
+    data = b"".join(prefix + b"0.00.002.%03d I srv  x\n" % at for at in range(20))
+    records = read(data, "compose")
+    assert [(r.container, r.text) for r in records] == [(container, b"0.00.002.%03d I srv  x" % at) for at in range(20)]
+    at_offsets(records, data)
+
+
 def test_kubectl_prefix() -> None:  # made
     data = b"[pod/llama-0/llama] 0.00.002.670 I srv  x\n[pod/llama-0/llama] 2026-11-30T05:46:44.659026Z y\n"
     records = read(data, "kubectl-prefix")
