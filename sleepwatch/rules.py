@@ -96,7 +96,6 @@ EVENTS: dict[str, dict[str, str]] = {
     "loop.idle": {},
     "router.start": {},
     "router.spawned": {"model": "text", "port": "int"},
-    "router.argument": {"argument": "text"},
     "router.proxied": {"model": "text", "port": "int"},
     "router.stopping": {"model": "text"},
     "router.exited": {"model": "text", "status": "int"},

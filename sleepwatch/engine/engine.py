@@ -753,7 +753,6 @@ _SPECIAL: dict[str, Callable[[Engine, Event], None]] = {
     "gap": Engine._gap_line,
     "router.start": Engine._router_line,
     "router.spawned": Engine._router_line,
-    "router.argument": Engine._router_line,
     "router.proxied": Engine._router_line,
     "router.stopping": Engine._router_line,
     "router.exited": Engine._router_line,
