@@ -113,20 +113,20 @@ test-deb: $(VENV)/.installed-dev deb
 newcomer: $(VENV)/.installed-dev deb
 	@$(PY) -m tests.packaging.newcomer --suite $(SUITE) dist/sleepwatch_*.deb
 
-# Each file of evidence begins with what it was made of and on.
+# Each file of evidence begins with what it was made of and on; then each command, and what it printed.
 ON = $$(git rev-parse --short HEAD 2>/dev/null || echo release), $$(date -u +%F), $$(uname -srm), $$(getconf _NPROCESSORS_ONLN) cores
+INTO = @mkdir -p $(EVIDENCE); into() { file=$(EVIDENCE)/$$1; shift; echo "$(ON)" > "$$file"; \
+    for command; do echo "\$$ python $$command"; $(PY) $$command || return 1; done >> "$$file"; echo "$$file"; }; into
 
 .PHONY: evidence
 evidence: $(VENV)/.installed-dev
-	@mkdir -p $(EVIDENCE)
-	{ echo "$(ON)"; $(PY) tests/accuracy/recorded.py; } > $(EVIDENCE)/accuracy.txt
-	{ echo "$(ON)"; $(PY) tests/accuracy/live.py --races 120; } > $(EVIDENCE)/live-accuracy.txt
-	{ echo "$(ON)"; $(PY) tests/wake/rescue.py; echo; $(PY) tests/wake/front.py; } > $(EVIDENCE)/wake.txt
-	{ echo "$(ON)"; $(PY) tests/accuracy/followed.py; $(PY) tests/accuracy/traffic.py; } > $(EVIDENCE)/witnesses.txt
-	{ echo "$(ON)"; $(PY) tests/bench/snapshot.py; } >> $(EVIDENCE)/witnesses.txt
-	{ echo "$(ON)"; $(PY) -m tests.bench.compare; } > $(EVIDENCE)/bench.txt
-	{ echo "$(ON)"; $(PY) tests/bench/daemon.py; } > $(EVIDENCE)/daemon.txt
-	{ echo "$(ON)"; $(PY) -m pytest -v -m slow; } > $(EVIDENCE)/slow-tests.txt
+	$(INTO) accuracy.txt 'tests/accuracy/recorded.py'
+	$(INTO) live-accuracy.txt 'tests/accuracy/live.py --races 120'
+	$(INTO) wake.txt 'tests/wake/rescue.py' 'tests/wake/front.py'
+	$(INTO) witnesses.txt 'tests/accuracy/followed.py' 'tests/accuracy/traffic.py' 'tests/bench/snapshot.py'
+	$(INTO) bench.txt '-m tests.bench.compare'
+	$(INTO) daemon.txt 'tests/bench/daemon.py'
+	$(INTO) slow-tests.txt '-m pytest -v -m slow'
 
 .PHONY: clean
 clean:

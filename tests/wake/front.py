@@ -89,7 +89,6 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sends", type=int, default=123)
     options = parser.parse_args(arguments)
-    print(f"$ python tests/wake/front.py {' '.join(arguments)}".rstrip(), flush=True)
     with tempfile.TemporaryDirectory(prefix="sleepwatch-front-") as temporary:
         seen = []
         for front in fronts(Path(temporary), options.sends):

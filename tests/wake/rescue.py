@@ -179,7 +179,6 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--seconds", type=float, default=10.0, help="patience of the control's clients (default 10)")
     parser.add_argument("--verbosity", type=int, help="the server's -lv; default: its own")
     options = parser.parse_args(arguments)
-    print(f"$ python tests/wake/rescue.py {' '.join(arguments)}".rstrip(), flush=True)
     right = True
     with tempfile.TemporaryDirectory(prefix="sleepwatch-rescue-") as temporary:
         for mode, count, patience in (
