@@ -142,7 +142,8 @@ def _runs_ahead(around: Around, last: int, clock: int) -> bool:
     that place and comes there later is a restart, or a copy that holds one: then the text around it must say so.
     """
     text = _may_be_text(around, last)
-    if not text and all(now >= clock - CLOCK_NOISE_US for now in islice(around.clocks_after(), _LOOK_NEAR)):
+    look = _LOOK_FAR if text else _LOOK_NEAR  # clocks alone are quickly read, and mostly all there is to see
+    if all(now >= clock - CLOCK_NOISE_US for now in islice(around.clocks_after(), look)):
         return False
     fell_below = False
     behind = _Text()
