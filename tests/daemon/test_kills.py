@@ -333,7 +333,7 @@ def test_kill_9_of_the_program_under_load(seed: int, tmp_path: Path) -> None:
     path, database, said = tmp_path / "server.log", tmp_path / "live.db", tmp_path / "said"
     path.touch()
     process = run_daemon(database, path, said)
-    kills = written = 0
+    kills = written = told = 0
     try:
         # A first start begins at the current life: killed before it has stored a place, it begins at a later one.
         wait_until(lambda: database.exists() and _is_fed(database, path), lambda: said.read_text())
@@ -350,9 +350,12 @@ def test_kill_9_of_the_program_under_load(seed: int, tmp_path: Path) -> None:
                 process.kill()
                 assert process.wait() == -signal.SIGKILL
                 kills += 1
+                told = said.stat().st_size
                 process = run_daemon(database, path, said)
         expected = scan_of(data)
         wait_until(lambda: stored(database) == expected, lambda: f"{difference(stored(database), expected)}")
+        # All may have been stored before this last one was up, and until it is, a signal just ends it.
+        wait_until(lambda: b"watching " in said.read_bytes()[told:], said.read_text)
         process.terminate()
         assert process.wait(WAIT_SECONDS) == 0
     finally:
