@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import shutil
 import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -52,6 +54,16 @@ class Steps:
 def _files(root: Path) -> set[str]:
     found = (str(path.relative_to(root)) for path in root.rglob("*"))
     return {one for one in found if not one.startswith(_NOT_OURS) and "__pycache__" not in one}
+
+
+def need_programs() -> None:
+    """End with a sentence where what this needs is not there."""
+    needs = [("debootstrap", "debootstrap"), ("systemd-nspawn", "systemd-container")]
+    missing = [f"{program} (apt-get install {package})" for program, package in needs if shutil.which(program) is None]
+    if os.geteuid():
+        missing.insert(0, "root")
+    if missing:
+        sys.exit(f"this needs {' and '.join(missing)}")
 
 
 def debian(suite: str, base: Path) -> Path:
@@ -137,6 +149,7 @@ def main() -> None:
     parser.add_argument("--suite", default="bookworm")
     parser.add_argument("--base", type=Path, help="where the minimal system is, or shall be kept")
     given = parser.parse_args()
+    need_programs()
     room = Path(tempfile.mkdtemp())
     try:
         tmpfs(room)

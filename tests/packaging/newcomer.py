@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 
 from sleepwatch.store import open_store
-from tests.packaging.fresh_debian import APT, contained, debian
+from tests.packaging.fresh_debian import APT, contained, debian, need_programs
 from tests.support import engine
 from tests.system.machine import Machine, remove_tmpfs, tmpfs, wait_for
 from tests.system.racing import Racer, free_port
@@ -113,6 +113,7 @@ def main() -> None:
     parser.add_argument("--suite", default="bookworm")
     parser.add_argument("--base", type=Path, help="where the minimal system is, or shall be kept")
     given = parser.parse_args()
+    need_programs()
     room = Path(tempfile.mkdtemp())
     machine = None
     try:
