@@ -126,7 +126,7 @@ evidence: $(VENV)/.installed-dev
 	$(INTO) witnesses.txt 'tests/accuracy/followed.py' 'tests/accuracy/traffic.py' 'tests/bench/snapshot.py'
 	$(INTO) bench.txt '-m tests.bench.compare'
 	$(INTO) daemon.txt 'tests/bench/daemon.py'
-	$(INTO) slow-tests.txt '-m pytest -v -m slow'
+	$(INTO) slow-tests.txt '-m pytest -q --no-header --durations=15 -m slow'
 
 .PHONY: clean
 clean:
