@@ -71,12 +71,15 @@ def test_it_does_not_run_as_root() -> None:
 def test_only_a_daemon_that_lives_is_healthy(tmp_path: Path) -> None:
     program = tmp_path / "bin" / "sleepwatch"
     program.parent.mkdir()
-    program.write_text(f'#!/bin/sh\nexec env PYTHONPATH={ROOT} {sys.executable} -m sleepwatch "$@"\n')
+    # A database of its own: root's default one is that of a service which may run on this machine.
+    program.write_text(f"""#!/bin/sh
+exec env PYTHONPATH={ROOT} {sys.executable} -m sleepwatch "$@" --db {tmp_path}/x.db
+""")
     program.chmod(0o755)
     (tmp_path / "bin" / "python").symlink_to(sys.executable)
     log = tmp_path / "server.log"
     log.write_text("")
-    environment = {"PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}", "XDG_STATE_HOME": str(tmp_path)}
+    environment = {"PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}"}
     check = json.loads(_values("HEALTHCHECK")[0].partition(" CMD ")[2])
 
     def healthy() -> bool:
