@@ -9,6 +9,7 @@ from typing import NamedTuple
 from sleepwatch.engine.ledger import Ledger
 from sleepwatch.engine.streams import HEAD_LINES
 from sleepwatch.engine.verdicts import Exit, is_planned
+from sleepwatch.lognames import COMPRESSED, DATE, NUMBER
 from sleepwatch.model import CanSee, Event, Incident, Life, Origin
 
 
@@ -191,10 +192,8 @@ def own_clock(life: LifeState, wall_us: int | None) -> int | None:
     return last.clock_us + wall_us - last.wall_us
 
 
-_SUFFIXES = (".gz", ".xz", ".zst", ".bz2", ".log", ".txt", ".out", ".err", ".jsonl", ".json", ".export", ".journal")
-_DATE = r"\d{4}-?\d\d-?\d\d(?:[-_.T]?\d\d(?:[-_:.]?\d\d){0,2}|[-_.]\d{1,10})?"
-_ROTATED = re.compile(rf"(?:\.\d{{1,4}}|[-._](?:{_DATE}|\d{{9,11}}))$")
-"""As sleepwatch.sources.rotation knows such names."""
+_SUFFIXES = (*COMPRESSED, ".log", ".txt", ".out", ".err", ".jsonl", ".json", ".export", ".journal")
+_ROTATED = re.compile(rf"(?:{NUMBER}|{DATE})$")
 
 
 def server_name(source: str) -> str:

@@ -66,10 +66,11 @@ def read_block(stream: BinaryIO, size: int, name: str) -> bytes:
 
 def _source_error(name: str, error: Exception) -> SourceError | None:
     """What is wrong with the source; None for an error that is not the source's."""
-    damaged = isinstance(error, _DAMAGE)
-    damaged = damaged or type(error).__name__ == "ZstdError"  # its module is imported only for a .zst
-    damaged = damaged or (isinstance(error, OSError) and error.errno is None)  # bzip2's
-    if damaged:
+    if (
+        isinstance(error, _DAMAGE)
+        or type(error).__name__ == "ZstdError"  # its module is imported only for a .zst
+        or (isinstance(error, OSError) and error.errno is None)  # bzip2's
+    ):
         return SourceError(
             f"{name}: the compressed data is damaged or ends too early ({error})",
             hint="what was read up to there is reported; copy the file again",

@@ -10,10 +10,11 @@ from pathlib import Path, PurePath
 
 import msgspec
 
+from sleepwatch.lognames import COMPRESSED
 from sleepwatch.sources.disk import Disk, Stat
 from sleepwatch.sources.follow import LIMIT, FileFollower, Piece
 from sleepwatch.sources.identity import FileCheckpoint
-from sleepwatch.sources.rotation import COMPRESSED, is_rotated_name, possible_bases
+from sleepwatch.sources.rotation import is_rotated_name, possible_bases
 from sleepwatch.sources.tail import NO_MARKERS, StartMarkers
 
 REFRESH_US = 1_000_000

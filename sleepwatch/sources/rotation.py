@@ -12,11 +12,11 @@ from pathlib import PurePath
 
 import msgspec
 
+from sleepwatch.lognames import COMPRESSED, DATE, NUMBER
 from sleepwatch.sources.disk import Entry
 
-COMPRESSED = (".gz", ".xz", ".zst", ".bz2")
-_NUMBER = re.compile(r"\.(\d{1,4})")
-_DATE = re.compile(r"[-._](\d{4}-?\d\d-?\d\d(?:[-_.T]?\d\d(?:[-_:.]?\d\d){0,2}|[-_.]\d{1,10})?|\d{9,11})")
+_NUMBER = re.compile(NUMBER)
+_DATE = re.compile(DATE)
 
 
 class Rotated(msgspec.Struct, frozen=True):
@@ -65,13 +65,13 @@ def base_of(name: str) -> str:
 
 def age_of(name: str) -> tuple[int, str]:
     """Sorts the files of one log oldest first: dated ones, then numbered ones downwards, then the one being written."""
-    piece = _rotated(Entry(name, 0), base_of(name))
+    piece = _by_its_name(name)
     return piece.order if piece is not None else (2, "")
 
 
 def number_of(name: str) -> int | None:
     """``1`` of ``server.log.1``, 0 of ``server.log``; None where a date is written."""
-    piece = _rotated(Entry(name, 0), base_of(name))
+    piece = _by_its_name(name)
     return 0 if piece is None or piece.form == "same" else piece.number
 
 
@@ -90,6 +90,10 @@ def possible_bases(name: str) -> set[str]:
             if match.start() > 0:
                 bases.add(plain[: match.start()] + plain[match.end() :])
     return bases
+
+
+def _by_its_name(name: str) -> Rotated | None:
+    return _rotated(Entry(name, 0), base_of(name))
 
 
 def _rotated(entry: Entry, base: str) -> Rotated | None:

@@ -14,10 +14,11 @@ from pathlib import Path
 import msgspec
 
 from sleepwatch.errors import SourceError
+from sleepwatch.lognames import COMPRESSED
 from sleepwatch.sources.disk import Disk, Entry, Stat
 from sleepwatch.sources.held import HeldFile, PackedFile, Place, PlainFile, open_plain_file
 from sleepwatch.sources.identity import EVIDENCE_BYTES, HEAD_BYTES, WRITTEN_SLACK_NS, FileCheckpoint
-from sleepwatch.sources.rotation import COMPRESSED, Rotated, rotated
+from sleepwatch.sources.rotation import Rotated, rotated
 
 MISSING = frozenset({errno.ENOENT, errno.ENOTDIR})
 REFUSED = frozenset({errno.EACCES, errno.EPERM})

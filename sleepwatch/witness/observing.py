@@ -200,7 +200,7 @@ class Witnesses:
                 self._search(server, life, clock_us if clock_us is not None else life.ledger.last.clock_us)
 
     def _search(self, server: Server, life: LifeState, clock_us: int | None) -> None:
-        self._silence = why_silent()
+        self._silence = why_silent() if self.settings.connections else None
         server.hidden = why_hidden(pid=None, url=life.ledger.url)
         process = self._process_of(server, life, clock_us)
         if process is None:

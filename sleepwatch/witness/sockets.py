@@ -29,7 +29,6 @@ ESTABLISHED = "established"
 CLOSE_WAIT = "close-wait"
 """The other side has closed, or will at least send no more."""
 
-
 _STATES = {1: ESTABLISHED, 8: CLOSE_WAIT}
 """TCP_ESTABLISHED and TCP_CLOSE_WAIT (linux/tcp_states.h)."""
 _LISTEN = 10
